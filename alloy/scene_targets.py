@@ -1,0 +1,199 @@
+"""Which elements of a compiled scene a randomization changes, and whether its draws are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from alloy.scene_randomization import FIELDS, GEOM_SIZES, Mode, Randomization, elements
+
+
+@dataclass(frozen=True)
+class Target:
+    """A randomization with its names resolved in one compiled model.
+
+    Attributes:
+        field: as in `FIELDS`.
+        ids: geoms, bodies, joints or actuators (by the field's kind); empty for the world.
+        low: least draw by component, of length 1 where one draw serves all components.
+        high: greatest draw by component.
+        mode: "value", "scale" or "add".
+    """
+
+    field: str
+    ids: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    mode: Mode
+    solid: tuple[bool, ...] = ()  # size: whether the body's mass and inertia are those of the geom
+    density: tuple[float, ...] = ()  # density: of each body in the scene, where it is one solid
+
+
+def targets(m: mujoco.MjModel, randomizations: Iterable[Randomization]) -> tuple[Target, ...]:
+    """Resolve names in a compiled model, and check the bounds against its values.
+
+    Raises:
+        UnknownName: no such entity.
+        ValueError: the entity has nothing that the field could change, or some draw would leave
+            what the field allows.
+    """
+    return tuple(_target(m, r) for r in randomizations)
+
+
+def _target(m: mujoco.MjModel, r: Randomization) -> Target:
+    about, where = FIELDS[r.field], f"randomize({r.entity!r}, {r.field!r})"
+    low, high = (tuple(np.atleast_1d(bound).tolist()) for bound in (r.low, r.high))
+    if about.kind == "world":
+        if r.entity != "world":
+            raise ValueError(f"{where}: {r.field} is the same everywhere; its entity is 'world'")
+        return Target(r.field, (), low, high, r.mode)
+    ids = elements(m, r.entity, about.kind)
+    solid, density = (), ()
+    if about.kind == "actuator":
+        ids = _servos(m, ids, r.field, where)
+    if about.kind == "body":
+        ids = _massive(m, ids, where)
+    if r.field == "com" and r.mode == "value" and len(ids) > 1:
+        raise ValueError(f"{where}: {len(ids)} bodies cannot share one com; name one, or use 'add'")
+    if r.field == "density" and r.mode != "scale":
+        density = tuple(_density(m, body, where) for body in ids)
+    if r.field == "size":
+        _check_shapes(m, ids, r, where)
+        solid = tuple(_moves_mass(m, geom, where) for geom in ids)
+    target = Target(r.field, tuple(ids), low, high, r.mode, solid, density)
+    if r.mode == "add" and np.isfinite(about.low):
+        _check_sums(m, target, where)
+    return target
+
+
+def _servos(m: mujoco.MjModel, ids: list[int], field: str, where: str) -> list[int]:
+    """Those actuators that have the gain in question."""
+    gain, bias = m.actuator_gainprm[:, 0], m.actuator_biasprm
+    fixed = m.actuator_gaintype == mujoco.mjtGain.mjGAIN_FIXED
+    affine = fixed & (m.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE)
+    position = affine & (gain != 0) & (bias[:, 1] == -gain)
+    velocity = affine & (gain != 0) & (bias[:, 1] == 0) & (bias[:, 2] == -gain)
+    have, those = {
+        "kp": (position, "position servo"),
+        "kv": (position | velocity, "position or velocity servo"),
+        "gain": (fixed, "actuator with a fixed gain"),
+    }[field]
+    found = [i for i in ids if have[i]]
+    if not found:
+        names = ", ".join(repr(m.actuator(i).name) for i in ids)
+        raise ValueError(f"{where}: none of {names} is a {those}")
+    return found
+
+
+def _massive(m: mujoco.MjModel, ids: list[int], where: str) -> list[int]:
+    found = [i for i in ids if m.body_mass[i] > 0]
+    if not found:
+        raise ValueError(f"{where}: no body of it has mass")
+    return found
+
+
+def _check_shapes(m: mujoco.MjModel, ids: list[int], r: Randomization, where: str) -> None:
+    """Sizes are drawn for shapes that have them, all of one kind unless scaled by one number."""
+    kinds = {int(m.geom_type[i]) for i in ids}
+    sized = {int(kind): names for kind, names in GEOM_SIZES.items()}
+    for kind in kinds - set(sized):
+        shape = mujoco.mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
+        known = ", ".join(k.name.removeprefix("mjGEOM_").lower() for k in GEOM_SIZES)
+        raise ValueError(f"{where}: a {shape} has no size to draw; these have: {known}")
+    width = np.size(r.low)
+    if np.ndim(r.low) == 0 and r.mode == "scale":
+        return
+    names = {sized[kind] for kind in kinds}
+    if len(names) > 1:
+        raise ValueError(f"{where}: shapes of several kinds only share one number with 'scale'")
+    (components,) = names
+    same = np.ndim(r.low) == 0 and components in (("radius",), ("x", "y", "z"))
+    if width != len(components) and not same:
+        raise ValueError(f"{where}: low has {width} numbers; it needs ({', '.join(components)})")
+
+
+def _moves_mass(m: mujoco.MjModel, geom: int, where: str) -> bool:
+    """Whether a geom's size decides its body's mass; ValueError where the model cannot tell."""
+    body = m.geom_bodyid[geom]
+    if m.body_weldid[body] == 0:
+        return False
+    if m.body_geomnum[body] > 1:
+        raise ValueError(
+            f"{where}: body {m.body(body).name!r} has {m.body_geomnum[body]} geoms; size can be"
+            " drawn for bodies of one geom, whose inertia can follow it"
+        )
+    return _solid_volume(m, geom) is not None
+
+
+def _density(m: mujoco.MjModel, body: int, where: str) -> float:
+    volume = None
+    if m.body_geomnum[body] == 1:
+        volume = _solid_volume(m, m.body_geomadr[body])
+    if volume is None:
+        raise ValueError(
+            f"{where}: the mass of body {m.body(body).name!r} is not that of one uniform shape, so"
+            " it has no single density; use mode='scale', or draw its mass"
+        )
+    return float(m.body_mass[body] / volume)
+
+
+def _solid_volume(m: mujoco.MjModel, geom: int) -> float | None:
+    """Volume of a geom if its body's inertia is that of this geom filled uniformly, else None."""
+    body = m.geom_bodyid[geom]
+    if m.geom_type[geom] not in tuple(map(int, GEOM_SIZES)):
+        return None
+    spec = mujoco.MjSpec()
+    kind, size = mujoco.mjtGeom(m.geom_type[geom]), m.geom_size[geom]
+    spec.worldbody.add_body().add_geom(type=kind, size=size, density=1.0)
+    alone = spec.compile()
+    unit = alone.body_inertia[1] / alone.body_mass[1]
+    here = m.body_inertia[body] / m.body_mass[body]
+    placed = (m.body_ipos[body], m.geom_pos[geom]), (m.body_iquat[body], m.geom_quat[geom])
+    same = np.allclose(here, unit, 1e-6, 0) and all(np.allclose(*pair, 0, 1e-9) for pair in placed)
+    return float(alone.body_mass[1]) if same else None
+
+
+def _check_sums(m: mujoco.MjModel, t: Target, where: str) -> None:
+    """Refuse an "add" whose lowest draw takes some element's value below what is allowed."""
+    about = FIELDS[t.field]
+    value = nominal(m, t).min(0)
+    least = (value + np.array(t.low)).min()
+    if least < about.low or (about.positive and least == about.low):
+        bound = "above 0" if about.positive else "at least 0"
+        raise ValueError(
+            f"{where}: adding {t.low} to {value.tolist()} gives {least:.6g}; it must be {bound}"
+        )
+
+
+def nominal(m: mujoco.MjModel, t: Target) -> np.ndarray:
+    """Values in the scene of what a target changes: (elements, components)."""
+    ids = list(t.ids)
+    dofs = [i for j in ids for i in range(m.nv) if m.dof_jntid[i] == j]
+    value = {
+        "friction": lambda: m.geom_friction[ids, 0],
+        "friction_torsional": lambda: m.geom_friction[ids, 1],
+        "friction_rolling": lambda: m.geom_friction[ids, 2],
+        "size": lambda: _sizes(m, ids),
+        "mass": lambda: m.body_mass[ids].sum(keepdims=True),
+        "density": lambda: np.array(t.density),
+        "com": lambda: m.body_ipos[ids],
+        "damping": lambda: m.dof_damping[dofs],
+        "armature": lambda: m.dof_armature[dofs],
+        "stiffness": lambda: m.jnt_stiffness[ids],
+        "frictionloss": lambda: m.dof_frictionloss[dofs],
+        "kp": lambda: m.actuator_gainprm[ids, 0],
+        "kv": lambda: -m.actuator_biasprm[ids, 2],
+        "gain": lambda: m.actuator_gainprm[ids, 0],
+        "gravity": lambda: m.opt.gravity[None],
+    }[t.field]()
+    return value.reshape(-1, 1) if value.ndim == 1 else value
+
+
+def _sizes(m: mujoco.MjModel, geoms: list[int]) -> np.ndarray:
+    """Sizes as `add_*` takes them, of geoms that are all of one kind."""
+    components = GEOM_SIZES[mujoco.mjtGeom(m.geom_type[geoms[0]])]
+    factor = [1.0 if name == "radius" else 2.0 for name in components]
+    return m.geom_size[geoms][:, : len(components)] * factor
