@@ -1,0 +1,121 @@
+"""What the passive, actuation and sensor stages do not honour in an MjModel, named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mujoco
+import numpy as np
+
+from alloy.physics.io_sensors import FRAME_KINDS, SUPPORTED, sensor_kind
+
+_TRN, _DYN = mujoco.mjtTrn, mujoco.mjtDyn
+_GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
+_SCALAR = (mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE)
+
+_TRANSMISSIONS = (_TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT, _TRN.mjTRN_TENDON)
+_DYNAMICS = (
+    _DYN.mjDYN_NONE, _DYN.mjDYN_INTEGRATOR, _DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT,
+)  # fmt: skip
+_GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE)
+_BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE)
+
+
+def refusals(m: mujoco.MjModel) -> list[str]:
+    """Every unsupported element of these stages with its attribute and what to do about it."""
+    return [*_tendons(m), *_joints(m), *_fluid(m), *_actuators(m), *_sensors(m)]
+
+
+def _name(m: mujoco.MjModel, kind: str, i: int) -> str:
+    name = mujoco.mj_id2name(m, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
+    return f"{kind} {name!r}" if name else f"{kind} {i}"
+
+
+def _enum(kind: type, value: int) -> str:
+    """An enum value as MJCF spells it: mjDYN_MUSCLE is 'muscle'."""
+    return kind(value).name.split("_", 1)[1].lower()
+
+
+def _tendons(m: mujoco.MjModel) -> Iterator[str]:
+    attributes = {
+        "tendon_limited": "limited: tendon limits",
+        "tendon_frictionloss": "frictionloss: tendon friction loss",
+        "tendon_armature": "armature: tendon inertia",
+        "tendon_stiffnesspoly": "stiffness: terms beyond the linear one",
+        "tendon_dampingpoly": "damping: terms beyond the linear one",
+        "tendon_springyield": "springyield: plastic springs",
+    }
+    for t in range(m.ntendon):
+        name = _name(m, "tendon", t)
+        if m.tendon_type[t] == mujoco.mjtTendon.mjTENDON_SPATIAL:
+            yield (f"{name}: spatial tendons (sites, wrapping); remove it or use a fixed tendon")
+        for field, what in attributes.items():
+            if np.any(getattr(m, field)[t]):
+                yield f"{name} {what}; leave it out"
+
+
+def _joints(m: mujoco.MjModel) -> Iterator[str]:
+    for j in np.flatnonzero(m.jnt_actfrclimited).tolist():
+        if int(m.jnt_type[j]) not in _SCALAR:
+            yield f"{_name(m, 'joint', j)} actuatorfrcrange: only for hinge and slide joints"
+
+
+def _fluid(m: mujoco.MjModel) -> Iterator[str]:
+    if m.opt.density > 0 or m.opt.viscosity > 0:
+        for g in np.flatnonzero(m.geom_fluid[:, 0] > 0).tolist():
+            yield (
+                f"{_name(m, 'geom', g)} fluidshape='ellipsoid': the ellipsoid fluid model; "
+                "leave fluidshape out to use the inertia box"
+            )
+
+
+def _actuators(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.nactuator):
+        name = _name(m, "actuator", i)
+        kind = int(m.actuator_trntype[i])
+        if kind not in _TRANSMISSIONS:
+            yield f"{name}: transmission {_enum(_TRN, kind)!r}; use joint or tendon"
+        for field, allowed, enum in (
+            ("dyntype", _DYNAMICS, _DYN), ("gaintype", _GAINS, _GAIN), ("biastype", _BIASES, _BIAS),
+        ):  # fmt: skip
+            value = int(getattr(m, f"actuator_{field}")[i])
+            if value not in allowed:
+                names = ", ".join(_enum(enum, a) for a in allowed)
+                yield f"{name} {field}={_enum(enum, value)!r}; use one of {names}"
+        if m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or m.actuator_actnum[i] > 1:
+            yield (
+                f"{name}: {m.actuator_ctrlnum[i]} controls, {m.actuator_outnum[i]} forces and "
+                f"{m.actuator_actnum[i]} activations; use one control and one force for each"
+            )
+        for field, what in (
+            ("damping", "damping; give it to the joint or tendon, times gear squared"),
+            ("dampingpoly", "damping: terms beyond the linear one; leave them out"),
+            ("armature", "armature; give it to the joint, times gear squared"),
+            ("delay", "delay; leave it out"),
+            ("history", "nsample: history buffers; leave it out"),
+        ):
+            if np.any(getattr(m, f"actuator_{field}")[i]):
+                yield f"{name} {what}"
+        if m.actuator_plugin[i] >= 0:
+            yield f"{name}: a plugin; use general, motor, position or velocity"
+
+
+def _sensors(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.nsensor):
+        name, kind = _name(m, "sensor", i), sensor_kind(m, i)
+        if kind not in SUPPORTED:
+            yield f"{name} of type {kind!r}; remove it or use one of {', '.join(sorted(SUPPORTED))}"
+            continue
+        framed = kind.startswith("frame")
+        for what, value, given in (
+            ("objtype", m.sensor_objtype[i], True),
+            ("reftype", m.sensor_reftype[i], m.sensor_refid[i] >= 0),
+        ):
+            if framed and given and int(value) not in FRAME_KINDS:
+                found = _enum(mujoco.mjtObj, int(value))
+                yield f"{name} {what}={found!r}; use body, xbody, geom or site"
+        for field, what in (
+            ("delay", "delay"), ("interval", "interval"), ("history", "nsample"),
+        ):  # fmt: skip
+            if np.any(getattr(m, f"sensor_{field}")[i]):
+                yield f"{name} {what}: sensors are evaluated at every step; leave it out"

@@ -1,0 +1,164 @@
+"""Static tables of the sensor stage, read from an MjModel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import mujoco
+import numpy as np
+from torch import Tensor
+
+from alloy.physics.sensor import FramePart, Frames, SensorGroup, SensorTables, TouchTables
+
+Put = Callable[..., Tensor]
+Array = np.ndarray
+
+_OBJ, _GEOM = mujoco.mjtObj, mujoco.mjtGeom
+
+# objects that carry a frame, by MuJoCo's id, and the name of that kind of frame in sensor.py
+FRAME_KINDS = {
+    int(_OBJ.mjOBJ_BODY): "inertia",
+    int(_OBJ.mjOBJ_XBODY): "body",
+    int(_OBJ.mjOBJ_GEOM): "geom",
+    int(_OBJ.mjOBJ_SITE): "site",
+}
+# sensors that are entries of a field of Data: its name, and where the object's entry is
+_DIRECT: dict[str, tuple[str, Callable[[mujoco.MjModel, int], int]]] = {
+    "jointpos": ("qpos", lambda m, i: m.jnt_qposadr[i]),
+    "jointvel": ("qvel", lambda m, i: m.jnt_dofadr[i]),
+    "jointactfrc": ("qfrc_actuator", lambda m, i: m.jnt_dofadr[i]),
+    "ballangvel": ("qvel", lambda m, i: m.jnt_dofadr[i]),
+    "actuatorpos": ("actuator_length", lambda m, i: i),
+    "actuatorvel": ("actuator_velocity", lambda m, i: i),
+    "actuatorfrc": ("actuator_force", lambda m, i: i),
+    "tendonpos": ("ten_length", lambda m, i: i),
+    "tendonvel": ("ten_velocity", lambda m, i: i),
+    "subtreecom": ("subtree_com", lambda m, i: 3 * i),
+    "clock": ("time", lambda m, i: 0),
+}
+_AXES = {"framexaxis": 0, "frameyaxis": 1, "framezaxis": 2}
+_BY_FRAME = {
+    "framepos", "framequat", "frameaxis", "framelinvel", "frameangvel", "framelinacc",
+    "frameangacc", "accelerometer", "gyro", "velocimeter", "magnetometer",
+}  # fmt: skip
+_ACCELERATIONS = {"accelerometer", "framelinacc", "frameangacc"}
+SUPPORTED = (
+    set(_DIRECT) | set(_AXES) | (_BY_FRAME - {"frameaxis"})
+    | {"tendonactfrc", "ballquat", "subtreelinvel", "subtreeangmom", "touch"}
+)  # fmt: skip
+
+
+def sensor_kind(m: mujoco.MjModel, i: int) -> str:
+    """Name of a sensor's type: mjtSensor without its prefix, lower case."""
+    return mujoco.mjtSensor(m.sensor_type[i]).name.removeprefix("mjSENS_").lower()
+
+
+def sensor_tables(m: mujoco.MjModel, put: Put) -> SensorTables:
+    """Sensors grouped by what is evaluated together, and where each entry goes."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for i in range(m.nsensor):
+        kind = sensor_kind(m, i)
+        name = "direct" if kind in _DIRECT else "frameaxis" if kind in _AXES else kind
+        members[name].append(i)
+    groups = tuple(_group(m, put, kind, ids) for kind, ids in members.items())
+    columns = np.concatenate(
+        [np.arange(m.sensor_dim[i]) + m.sensor_adr[i] for ids in members.values() for i in ids]
+        or [np.zeros(0, int)]
+    )
+    return SensorTables(
+        groups=groups,
+        order=None if (np.diff(columns) == 1).all() else put(np.argsort(columns)),
+        cutoff=_cutoff(m, put),
+        touch=_touch(m, put, m.sensor_objid[members["touch"]]) if "touch" in members else None,
+        acceleration=not _ACCELERATIONS.isdisjoint(members),
+        magnetic=put(m.opt.magnetic),
+    )
+
+
+def _group(m: mujoco.MjModel, put: Put, kind: str, ids: list[int]) -> SensorGroup:
+    objects = m.sensor_objid[ids]
+    if kind == "direct":
+        return _direct(m, put, ids)
+    if kind == "tendonactfrc":
+        on_tendon = m.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON
+        pulls = on_tendon[:, None] & (m.actuator_trnid[:, :1] == objects)
+        return SensorGroup(kind, select=put(pulls.astype(float)))
+    if kind == "ballquat":
+        return SensorGroup(kind, index=put(m.jnt_qposadr[objects][:, None] + np.arange(4)))
+    if kind not in _BY_FRAME:
+        return SensorGroup(kind, index=put(objects))
+    index = None
+    if kind == "frameaxis":
+        index = put(np.array([_AXES[sensor_kind(m, i)] for i in ids]).reshape(1, -1, 1, 1))
+    reference = None
+    if (m.sensor_refid[ids] >= 0).any():
+        # a sensor without a reference among others is measured in the world body's frame
+        given = m.sensor_refid[ids] >= 0
+        types = np.where(given, m.sensor_reftype[ids], int(_OBJ.mjOBJ_XBODY))
+        reference = _frames(m, put, types, np.where(given, m.sensor_refid[ids], 0))
+    return SensorGroup(
+        kind, _frames(m, put, m.sensor_objtype[ids], objects), reference, index=index
+    )
+
+
+def _direct(m: mujoco.MjModel, put: Put, ids: list[int]) -> SensorGroup:
+    sizes = {
+        "qpos": m.nq, "qvel": m.nv, "qfrc_actuator": m.nv, "actuator_length": m.nu,
+        "actuator_velocity": m.nu, "actuator_force": m.nu, "ten_length": m.ntendon,
+        "ten_velocity": m.ntendon, "subtree_com": 3 * m.nbody, "time": 1,
+    }  # fmt: skip
+    fields = list(dict.fromkeys(_DIRECT[sensor_kind(m, i)][0] for i in ids))
+    start = dict(zip(fields, np.cumsum([0] + [sizes[f] for f in fields]), strict=False))
+    index = []
+    for i in ids:
+        field, address = _DIRECT[sensor_kind(m, i)]
+        first = start[field] + address(m, m.sensor_objid[i])
+        index.append(first + np.arange(m.sensor_dim[i]))
+    return SensorGroup("direct", fields=tuple(fields), index=put(np.concatenate(index)))
+
+
+def _frames(m: mujoco.MjModel, put: Put, types: Array, ids: Array) -> Frames:
+    """Frames of objects given by mjtObj and id."""
+    parts, places = [], []
+    bodies = np.zeros(len(ids), int)
+    for kind_id in dict.fromkeys(types.tolist()):
+        kind = FRAME_KINDS[kind_id]
+        chosen = np.flatnonzero(types == kind_id)
+        of_body = {"geom": m.geom_bodyid, "site": m.site_bodyid}.get(kind, np.arange(m.nbody))
+        bodies[chosen] = of_body[ids[chosen]]
+        parts.append(FramePart(kind, put(ids[chosen]), put(bodies[chosen])))
+        places.append(chosen)
+    order = None if len(parts) == 1 else put(np.argsort(np.concatenate(places)))
+    return Frames(tuple(parts), order, put(bodies), put(m.body_rootid[bodies]))
+
+
+def _cutoff(m: mujoco.MjModel, put: Put) -> tuple[Tensor, Tensor] | None:
+    low, high = np.full(m.nsensordata, -np.inf), np.full(m.nsensordata, np.inf)
+    for i in range(m.nsensor):
+        entries = slice(m.sensor_adr[i], m.sensor_adr[i] + m.sensor_dim[i])
+        real = m.sensor_datatype[i] == mujoco.mjtDataType.mjDATATYPE_REAL
+        positive = m.sensor_datatype[i] == mujoco.mjtDataType.mjDATATYPE_POSITIVE
+        if m.sensor_cutoff[i] > 0 and (real or positive):
+            high[entries] = m.sensor_cutoff[i]
+            if real:
+                low[entries] = -m.sensor_cutoff[i]
+    return (put(low), put(high)) if np.isfinite(high).any() else None
+
+
+def _touch(m: mujoco.MjModel, put: Put, sites: Array) -> TouchTables:
+    kind = m.site_type[sites]
+    return TouchTables(
+        sites=put(sites),
+        body=put(m.site_bodyid[sites][:, None]),
+        size=put(_half_sizes(kind, m.site_size[sites])),
+        is_round=put(np.isin(kind, [_GEOM.mjGEOM_SPHERE, _GEOM.mjGEOM_ELLIPSOID])),
+        is_box=put(kind == _GEOM.mjGEOM_BOX),
+        is_capsule=put(kind == _GEOM.mjGEOM_CAPSULE),
+    )
+
+
+def _half_sizes(kind: Array, size: Array) -> Array:
+    """Three semi-axes, three half-edges, or radius and half-length; never zero."""
+    size = np.where((kind == _GEOM.mjGEOM_SPHERE)[:, None], size[:, :1], size)
+    return np.where(size > 0, size, 1.0)

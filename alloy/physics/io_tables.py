@@ -1,0 +1,238 @@
+"""Static tables of the passive, actuation and sensor stages, read from an MjModel.
+
+Sensors are in io_sensors; what these stages do not honour is refused in io_refuse_forces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mujoco
+import numpy as np
+from torch import Tensor
+
+from alloy.physics.actuation import ActuationTables, Limit, TurnTables
+from alloy.physics.io_refuse_forces import refusals
+from alloy.physics.io_sensors import sensor_tables
+from alloy.physics.passive import PassiveTables
+
+__all__ = ["all_tables", "refusals"]
+
+Put = Callable[..., Tensor]
+Array = np.ndarray
+
+_JOINT, _TRN, _DYN = mujoco.mjtJoint, mujoco.mjtTrn, mujoco.mjtDyn
+_ON_JOINT = (_TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT)
+_GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
+
+
+def all_tables(m: mujoco.MjModel, put: Put) -> dict[str, Any]:
+    """Tables for Model.derived by stage; `put` moves a constant to the model's dtype and device."""
+    return {
+        "passive": passive_tables(m, put),
+        "actuation": actuation_tables(m, put),
+        "sensor": sensor_tables(m, put),
+    }
+
+
+def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
+    """Which passive forces there are, and where displacements and velocities go."""
+    stiff = m.jnt_stiffness != 0
+    place, quats = _spring_place(m, stiff)
+    one_to_one = m.nq == m.nv and not quats and (place == np.eye(m.nv)).all()
+    tendon_q, tendon_J = tendon_coefficients(m)
+    tendon_damper = m.tendon_damping != 0
+    coupled = tendon_J[tendon_damper].T @ tendon_J[tendon_damper]
+    through_actuators = m.jnt_actgravcomp.astype(bool)[m.dof_jntid]
+    return PassiveTables(
+        spring=bool(stiff.any()),
+        damper=bool(m.dof_damping.any()),
+        gravcomp=bool(m.body_gravcomp.any()),
+        fluid=bool(m.opt.density > 0 or m.opt.viscosity > 0),
+        dof_joint=None if m.nv == m.njnt else put(m.dof_jntid),
+        spring_place=None if one_to_one else put(place),
+        spring_quat=put(np.array(quats)) if quats else None,
+        passive_gravcomp=put(1.0 - through_actuators) if through_actuators.any() else None,
+        tendon_q=put(tendon_q),
+        tendon_J=put(tendon_J),
+        tendon_spring=bool(m.tendon_stiffness.any()),
+        tendon_damper=bool(tendon_damper.any()),
+        pattern=_pattern(m, put, coupled),
+        others=put(1.0 - np.eye(3)),
+        box=put(1.0 - 2.0 * np.eye(3)),
+    )
+
+
+def tendon_coefficients(m: mujoco.MjModel) -> tuple[Array, Array]:
+    """Fixed tendons as constant matrices: length by qpos (nq, ntendon), J (ntendon, nv)."""
+    by_q, by_v = np.zeros((m.nq, m.ntendon)), np.zeros((m.ntendon, m.nv))
+    for t in range(m.ntendon):
+        for w in range(m.tendon_adr[t], m.tendon_adr[t] + m.tendon_num[t]):
+            if m.wrap_type[w] == mujoco.mjtWrap.mjWRAP_JOINT:
+                joint = m.wrap_objid[w]
+                by_q[m.jnt_qposadr[joint], t] += m.wrap_prm[w]
+                by_v[t, m.jnt_dofadr[joint]] += m.wrap_prm[w]
+    return by_q, by_v
+
+
+def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
+    """Transmissions, limits and dynamics of the actuators."""
+    length, moment = _scalar_transmissions(m)
+    group = m.actuator_group.astype(int)
+    in_range = (group >= 0) & (group <= 30)
+    enabled = ~(in_range & ((m.opt.disableactuator >> group.clip(0, 30)) & 1).astype(bool))
+    through_actuators = m.jnt_actgravcomp.astype(bool)[m.dof_jntid]
+    limited_dof = m.jnt_actfrclimited.astype(bool)[m.dof_jntid]
+    limited_tendon = np.flatnonzero(m.tendon_actfrclimited)
+    on_joint = np.isin(m.actuator_trntype, _ON_JOINT)
+    same_joint = m.dof_jntid[:, None] == m.actuator_trnid[None, :, 0]
+    gain_terms, bias_terms = _affine_terms(m)
+    turn = _turn_tables(m, put)
+    arms = np.abs(moment)
+    if turn is not None:
+        arms = arms + np.abs(np.einsum("un,nkv->uv", turn.rows.cpu(), turn.place.cpu()))
+    return ActuationTables(
+        length=put(length),
+        moment=put(moment),
+        turn=turn,
+        ctrl_limit=_limit(put, m.actuator_ctrllimited),
+        force_limit=_limit(put, m.actuator_forcelimited),
+        joint_limit=_limit(put, limited_dof),
+        dof_joint=put(m.dof_jntid),
+        joint_actuators=put((same_joint & on_joint & limited_dof[:, None]).astype(float)),
+        tendon_range=put(m.tendon_actfrcrange[limited_tendon]) if len(limited_tendon) else None,
+        tendon_actuators=put(_pulls(m, limited_tendon)) if len(limited_tendon) else None,
+        enabled=None if enabled.all() else put(enabled),
+        gain_affine=bool((m.actuator_gaintype == _GAIN.mjGAIN_AFFINE).any()),
+        gain_mask=None if gain_terms.all() else put(gain_terms.astype(float)),
+        bias_affine=bool((m.actuator_biastype == _BIAS.mjBIAS_AFFINE).any()),
+        bias_mask=None if bias_terms.all() else put(bias_terms.astype(float)),
+        gravcomp=put(through_actuators.astype(float)) if through_actuators.any() else None,
+        pattern=_pattern(m, put, arms.T @ arms),
+        **_activation_tables(m, put, enabled),
+    )
+
+
+def _activation_tables(m: mujoco.MjModel, put: Put, enabled: Array) -> dict[str, Any]:
+    owner = np.zeros(m.na, int)
+    stateful = np.flatnonzero(m.actuator_actadr >= 0)
+    owner[m.actuator_actadr[stateful]] = stateful
+    source = np.arange(m.nu)
+    source[stateful] = m.nu + m.actuator_actadr[stateful]
+    kind = m.actuator_dyntype[owner]
+    is_filter = np.isin(kind, [_DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT])
+    return {
+        "input": put(source) if m.na else None,
+        "act_actuator": None if m.na == m.nu and (owner == np.arange(m.nu)).all() else put(owner),
+        "act_filter": _if_any(put, is_filter),
+        "act_exact": _if_any(put, kind == _DYN.mjDYN_FILTEREXACT),
+        "act_early": _if_any(put, m.actuator_actearly.astype(bool)[owner]),
+        "act_limit": _limit(put, m.actuator_actlimited.astype(bool)[owner]),
+        "act_enabled": None if enabled[owner].all() else put(enabled[owner]),
+    }
+
+
+def _affine_terms(m: mujoco.MjModel) -> tuple[Array, Array]:
+    """Which of const, length and velocity count in each gain and bias, (nu, 3) bool each."""
+    gain = np.repeat((m.actuator_gaintype == _GAIN.mjGAIN_AFFINE)[:, None], 3, 1)
+    gain[:, 0] = True
+    bias = np.repeat((m.actuator_biastype == _BIAS.mjBIAS_AFFINE)[:, None], 3, 1)
+    return gain, bias
+
+
+def _scalar_transmissions(m: mujoco.MjModel) -> tuple[Array, Array]:
+    """Length by qpos (nq, nu) and moment (nu, nv) at unit gear on scalar joints and tendons."""
+    tendon_q, tendon_J = tendon_coefficients(m)
+    length, moment = np.zeros((m.nq, m.nu)), np.zeros((m.nu, m.nv))
+    for i in range(m.nu):
+        target = m.actuator_trnid[i, 0]
+        if m.actuator_trntype[i] == _TRN.mjTRN_TENDON:
+            length[:, i], moment[i] = tendon_q[:, target], tendon_J[target]
+        elif _is_scalar(m, target):
+            length[m.jnt_qposadr[target], i] = moment[i, m.jnt_dofadr[target]] = 1.0
+    return length, moment
+
+
+def _turn_tables(m: mujoco.MjModel, put: Put) -> TurnTables | None:
+    """Transmissions on ball and free joints, if there are any."""
+    chosen = [i for i in _on_joints(m) if not _is_scalar(m, m.actuator_trnid[i, 0])]
+    if not chosen:
+        return None
+    place, rows = np.zeros((len(chosen), 6, m.nv)), np.zeros((m.nu, len(chosen)))
+    quat, is_ball = [], []
+    for n, i in enumerate(chosen):
+        joint = m.actuator_trnid[i, 0]
+        ball = m.jnt_type[joint] == _JOINT.mjJNT_BALL
+        first, adr = m.jnt_dofadr[joint], m.jnt_qposadr[joint]
+        for k in range(3 if ball else 6):
+            place[n, k + 3 * ball, first + k] = 1.0
+        quat.append(np.arange(4) + adr + (0 if ball else 3))
+        is_ball.append(ball)
+        rows[i, n] = 1.0
+    in_parent = m.actuator_trntype[chosen] == _TRN.mjTRN_JOINTINPARENT
+    return TurnTables(
+        actuator=put(np.array(chosen)),
+        quat=put(np.array(quat)),
+        is_ball=put(np.array(is_ball)[:, None]),
+        in_parent=_if_any(put, in_parent[:, None]),
+        place=put(place),
+        rows=put(rows),
+    )
+
+
+def _pulls(m: mujoco.MjModel, tendons: Array) -> Array:
+    """1 where the actuator (row) pulls the tendon (column)."""
+    on_tendon = m.actuator_trntype == _TRN.mjTRN_TENDON
+    return (on_tendon[:, None] & (m.actuator_trnid[:, :1] == tendons)).astype(float)
+
+
+def _is_scalar(m: mujoco.MjModel, joint: int) -> bool:
+    return int(m.jnt_type[joint]) in (_JOINT.mjJNT_SLIDE, _JOINT.mjJNT_HINGE)
+
+
+def _on_joints(m: mujoco.MjModel) -> Array:
+    """Ids of the actuators on joints."""
+    return np.flatnonzero(np.isin(m.actuator_trntype, _ON_JOINT))
+
+
+def _spring_place(m: mujoco.MjModel, stiff: Array) -> tuple[Array, list[Array]]:
+    """Where displacements act, (nq + 3 n, nv), and qpos addresses of the n sprung quaternions."""
+    rows = np.zeros((m.nq, m.nv))
+    turns, quats = [], []
+    for joint in range(m.njnt):
+        q, v = m.jnt_qposadr[joint], m.jnt_dofadr[joint]
+        if _is_scalar(m, joint):
+            rows[q, v] = 1.0
+            continue
+        if m.jnt_type[joint] == _JOINT.mjJNT_FREE:
+            rows[q : q + 3, v : v + 3] = np.eye(3)
+            q, v = q + 3, v + 3
+        if stiff[joint]:
+            quats.append(np.arange(4) + q)
+            turn = np.zeros((3, m.nv))
+            turn[:, v : v + 3] = np.eye(3)
+            turns.append(turn)
+    return np.concatenate([rows, *turns]), quats
+
+
+def _pattern(m: mujoco.MjModel, put: Put, coupled: Array) -> Tensor | None:
+    """Pairs of dofs one above the other, (nv, nv) 0/1, unless nothing else is coupled."""
+    keep = np.eye(m.nv, dtype=bool)
+    for dof in range(m.nv):
+        up = m.dof_parentid[dof]
+        while up >= 0:
+            keep[dof, up] = keep[up, dof] = True
+            up = m.dof_parentid[up]
+    return put(keep.astype(float)) if (coupled.astype(bool) & ~keep).any() else None
+
+
+def _limit(put: Put, mask: Array) -> Limit | None:
+    mask = mask.astype(bool)
+    if not mask.any():
+        return None
+    return Limit(None if mask.all() else put(mask))
+
+
+def _if_any(put: Put, values: Array) -> Tensor | None:
+    return put(values) if values.any() else None
