@@ -1,0 +1,205 @@
+"""From mjModel and mjData to tensors. What the engine does not honour is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from alloy.physics import constraint, io_layout, io_refuse, io_tables
+from alloy.physics.layout import FreeBodies
+from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
+from alloy.physics.tree import BALL, FREE, make_tree
+
+_INTEGRATOR = {0: "euler", 1: "rk4", 3: "implicitfast"}
+_CONE = {0: "pyramidal", 1: "elliptic"}
+_TOPOLOGY = (
+    "body_parentid", "body_rootid", "body_mocapid", "body_jntnum", "body_jntadr", "body_dofnum",
+    "body_dofadr", "body_quat", "jnt_type", "jnt_qposadr", "jnt_dofadr", "jnt_bodyid", "jnt_pos",
+    "dof_bodyid", "dof_jntid",
+)  # fmt: skip
+
+
+def make_put(dtype: torch.dtype, device: torch.device | str) -> Callable[..., Tensor]:
+    """A function that moves arrays to the device: floats to dtype, integers to int64, bools."""
+
+    def put(array: Any, dtype: torch.dtype | None = dtype) -> Tensor:
+        array = np.asarray(array)
+        kind = {"f": dtype, "b": torch.bool}.get(array.dtype.kind, torch.int64)
+        return torch.as_tensor(np.ascontiguousarray(array), dtype=kind, device=device)
+
+    return put
+
+
+def _option(mj: mujoco.MjModel) -> Option:
+    opt = mj.opt
+    flags = {
+        name.removeprefix("mjDSBL_").lower(): int(flag)
+        for name, flag in mujoco.mjtDisableBit.__members__.items()
+        if name.startswith("mjDSBL_")
+    }
+    return Option(
+        timestep=float(opt.timestep),
+        integrator=_INTEGRATOR[int(opt.integrator)],
+        cone=_CONE[int(opt.cone)],
+        impratio=float(opt.impratio),
+        tolerance=float(opt.tolerance),
+        ls_tolerance=float(opt.ls_tolerance),
+        iterations=int(opt.iterations),
+        ls_iterations=int(opt.ls_iterations),
+        density=float(opt.density),
+        viscosity=float(opt.viscosity),
+        disable=frozenset(name for name, flag in flags.items() if opt.disableflags & flag),
+    )
+
+
+def _integrate_tables(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> tuple[Tensor | None, ...]:
+    """Which parts of qpos move linearly and which are quaternions; see ops.integrate_pos."""
+    lin_q, lin_v, quat_q, quat_v = [], [], [], []
+    for j in range(mj.njnt):
+        kind, q, v = mj.jnt_type[j], mj.jnt_qposadr[j], mj.jnt_dofadr[j]
+        if kind == FREE:
+            lin_q += range(q, q + 3)
+            lin_v += range(v, v + 3)
+            q, v = q + 3, v + 3
+        if kind in (FREE, BALL):
+            quat_q.append(np.arange(q, q + 4))
+            quat_v.append(np.arange(v, v + 3))
+        else:
+            lin_q.append(q)
+            lin_v.append(v)
+    if not quat_q:
+        return (None,) * 5
+    order = np.argsort(np.concatenate([np.array(lin_q, int), *quat_q]))
+    linear = (put(np.array(lin_q)), put(np.array(lin_v))) if lin_q else (None, None)
+    return (*linear, put(np.array(quat_q)), put(np.array(quat_v)), put(order))
+
+
+def _free_bodies(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> FreeBodies | None:
+    first = [
+        int(mj.jnt_dofadr[j])
+        for j in np.flatnonzero(mj.jnt_type == FREE)
+        if mj.tree_dofnum[mj.dof_treeid[mj.jnt_dofadr[j]]] == 6
+    ]
+    if not first:
+        return None
+    place = np.array([np.eye(mj.nv)[dof : dof + 6] for dof in first])
+    return FreeBodies(put(mj.dof_bodyid[first]), put(place))
+
+
+def _start(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> dict[str, Tensor]:
+    mocap = np.flatnonzero(mj.body_mocapid >= 0)
+    mocap = mocap[np.argsort(mj.body_mocapid[mocap])]
+    return {
+        "mocap_pos": put(mj.body_pos[mocap])[None],
+        "mocap_quat": put(mj.body_quat[mocap])[None],
+        "eq_active": put(mj.eq_active0.astype(bool))[None],
+    }
+
+
+def put_model(
+    mj: mujoco.MjModel,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Model:
+    """Convert a compiled MuJoCo model.
+
+    Args:
+        mj: the compiled model; it is not kept.
+        dtype: float32 or float64.
+        device: where the tensors live.
+
+    Raises:
+        NotImplementedError: the model uses features that are not supported; the message names
+            every one of them, element by element.
+    """
+    io_refuse.check(mj)
+    put = make_put(dtype, device)
+    nv = mj.nv
+    topo = {name: np.array(getattr(mj, name)) for name in _TOPOLOGY}
+    tree = make_tree(topo, nv, put)
+    moves = tree.moves.cpu().double().numpy()
+    contacts = io_layout.contacts(mj, put, moves)
+    layout, limit_dof = io_layout.rows(mj, put, moves, contacts.dim)
+    derived: dict[str, Any] = {
+        "start": _start(mj, put),
+        "integrate": _integrate_tables(mj, put),
+        "geom_bodyid": put(mj.geom_bodyid),
+        "site_bodyid": put(mj.site_bodyid),
+        "euler_damping": bool((mj.dof_damping > 0).any())
+        and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
+        and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_DAMPER),
+        "contact": contacts.tables,
+        "pair_margin": {
+            g.kind: put(margin)[None]
+            for g, margin in zip(contacts.groups, contacts.margins, strict=True)
+        },
+        "limit_dof": limit_dof,
+        "free_bodies": _free_bodies(mj, put),
+        **io_tables.all_tables(mj, put),
+    }
+    if layout.nf:
+        derived["friction_rows"] = put(np.eye(nv)[mj.dof_frictionloss > 0])
+    values: dict[str, Tensor] = {
+        "gravity": put(mj.opt.gravity)[None],
+        "wind": put(mj.opt.wind)[None],
+    }
+    for f in tensor_fields(Model):
+        if f.name in values or f.name.startswith(("con_", "efc_")):
+            continue
+        value = np.array(getattr(mj, f.name))
+        if f.name == "eq_data":
+            value = value[:, :11]
+        values[f.name] = put(value.astype(float))[None]
+    values |= {name: put(value)[None] for name, value in contacts.params.items()}
+    sizes = {
+        name: int(getattr(mj, name))
+        for name in (
+            "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
+        ).split()
+    }
+    ncon = len(contacts.dim)
+    m = Model(
+        **sizes,
+        ncon=ncon,
+        nefc=layout.n_scalar + sum(c.n * c.dim for c in layout.cones),
+        nunit=layout.n_unit,
+        opt=_option(mj),
+        tree=tree,
+        pairs=contacts.groups,
+        efc=layout,
+        meaninertia=float(mj.stat.meaninertia),
+        derived=derived,
+        **values,
+    )
+    return constraint.constants(m)
+
+
+def put_data(m: Model, mj: mujoco.MjModel, mjd: mujoco.MjData) -> Data:
+    """State, inputs and those derived fields that have the same form in mjData; one world."""
+    d = make_data(m, 1)
+    like = m.qpos0
+    values: dict[str, Tensor] = {}
+    for f in fields(Data):
+        source = getattr(mjd, f.name, None)
+        if f.name.startswith("efc_") or not isinstance(source, np.ndarray):
+            continue
+        if f.name in ("M", "contact_dist", "contact_pos", "contact_frame"):
+            continue
+        array = np.array(source)
+        shape = f.metadata["shape"][1:]
+        if shape[-2:] == (3, 3):
+            array = array.reshape(-1, 3, 3)
+        old = getattr(d, f.name)
+        dtype = old.dtype if old is not None else like.dtype
+        values[f.name] = torch.as_tensor(array, dtype=dtype, device=like.device)[None]
+    dense = np.zeros((mj.nv, mj.nv))
+    mujoco.mj_fullM(mj, mjd, dense)
+    values["M"] = torch.as_tensor(dense, dtype=like.dtype, device=like.device)[None]
+    return replace(d, **values)

@@ -1,0 +1,301 @@
+"""Static layout read from an mjModel: contact slots of the enabled pairs, and constraint rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from torch import Tensor
+
+from alloy.ops.reference.collide import COLLIDERS
+from alloy.physics.layout import (
+    ConeGroup,
+    ConstraintLayout,
+    ContactTables,
+    EqualityGroup,
+    PairGroup,
+)
+from alloy.physics.tree import BALL, HINGE, SLIDE
+
+MINMU = 1e-5  # mjMINMU
+_EQUALITY_DIM = {"connect": 3, "weld": 6, "joint": 1}
+_EQUALITY_TYPE = {"connect": 0, "weld": 1, "joint": 2}
+Put = Callable[..., Tensor]
+
+
+def _disabled(mj: mujoco.MjModel, *names: str) -> bool:
+    bits = [int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{n}")) for n in names]
+    return any(mj.opt.disableflags & b for b in bits)
+
+
+def _body_filter(mj: mujoco.MjModel, b1: int, b2: int) -> bool:
+    """Whether MuJoCo lets two bodies collide dynamically (manual, Collision, Selection)."""
+    w1, w2 = mj.body_weldid[b1], mj.body_weldid[b2]
+    if w1 == w2:
+        return False
+    if not _disabled(mj, "FILTERPARENT"):
+        p1 = mj.body_weldid[mj.body_parentid[w1]]
+        p2 = mj.body_weldid[mj.body_parentid[w2]]
+        if w1 != 0 and w2 != 0 and (w1 == p2 or w2 == p1):
+            return False
+    low, high = min(b1, b2), max(b1, b2)
+    excluded = {int(s) for s in mj.exclude_signature}
+    return (low << 16) + high not in excluded
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two geoms in collider order, and the explicit pair they come from, if any."""
+
+    geom1: int
+    geom2: int
+    explicit: int  # id of <pair>, -1: dynamic
+
+
+def _can_move(mj: mujoco.MjModel, g1: int, g2: int) -> bool:
+    return any(mj.body_weldid[mj.geom_bodyid[g]] != 0 for g in (g1, g2))
+
+
+def _ordered(mj: mujoco.MjModel, g1: int, g2: int, explicit: int) -> Pair:
+    swap = mj.geom_type[g1] > mj.geom_type[g2]
+    return Pair(g2, g1, explicit) if swap else Pair(g1, g2, explicit)
+
+
+def enabled_pairs(mj: mujoco.MjModel) -> list[Pair]:
+    """Every pair of geoms that may ever touch: explicit ones, then dynamic ones in geom order."""
+    if _disabled(mj, "CONSTRAINT", "CONTACT"):
+        return []
+    pairs, seen = [], set()
+    for k in range(mj.npair):
+        g1, g2 = int(mj.pair_geom1[k]), int(mj.pair_geom2[k])
+        seen.add(frozenset((g1, g2)))
+        if _can_move(mj, g1, g2):
+            pairs.append(_ordered(mj, g1, g2, k))
+    for g1 in range(mj.ngeom):
+        for g2 in range(g1 + 1, mj.ngeom):
+            touch = (mj.geom_contype[g1] & mj.geom_conaffinity[g2]) or (
+                mj.geom_contype[g2] & mj.geom_conaffinity[g1]
+            )
+            if not touch or frozenset((g1, g2)) in seen or not _can_move(mj, g1, g2):
+                continue
+            if mj.geom_type[g1] <= 1 and mj.geom_type[g2] <= 1:
+                continue  # planes and height fields do not touch each other
+            if _body_filter(mj, int(mj.geom_bodyid[g1]), int(mj.geom_bodyid[g2])):
+                pairs.append(_ordered(mj, g1, g2, -1))
+    return pairs
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Slots of all enabled pairs: collider groups, per-slot parameters and tables."""
+
+    groups: tuple[PairGroup, ...]
+    margins: tuple[np.ndarray, ...]  # by group: margin + gap of each pair
+    params: dict[str, np.ndarray]  # con_* fields
+    tables: ContactTables
+    dim: tuple[int, ...]
+
+
+def _solmix(mj: mujoco.MjModel, g1: int, g2: int) -> float:
+    s1, s2 = mj.geom_solmix[g1], mj.geom_solmix[g2]
+    tiny = 1e-15
+    if s1 >= tiny and s2 >= tiny:
+        return s1 / (s1 + s2)
+    if s1 < tiny and s2 < tiny:
+        return 0.5
+    return 0.0 if s1 < tiny else 1.0
+
+
+def _pair_params(mj: mujoco.MjModel, pair: Pair) -> dict[str, np.ndarray]:
+    """Contact parameters of a pair (MuJoCo manual, Computation, Contact parameters)."""
+    g1, g2, k = pair.geom1, pair.geom2, pair.explicit
+    if k >= 0:
+        out = {
+            "dim": mj.pair_dim[k], "take": np.zeros(2), "friction": mj.pair_friction[k],
+            "solref": mj.pair_solref[k], "solreffriction": mj.pair_solreffriction[k],
+            "solimp": mj.pair_solimp[k], "margin": mj.pair_margin[k], "gap": mj.pair_gap[k],
+        }  # fmt: skip
+        return {name: np.array(value, float) for name, value in out.items()}
+    p1, p2 = mj.geom_priority[g1], mj.geom_priority[g2]
+    if p1 != p2:
+        top = g1 if p1 > p2 else g2
+        take = np.array([p1 > p2, p2 > p1], float)
+        dim, solref, solimp = mj.geom_condim[top], mj.geom_solref[top], mj.geom_solimp[top]
+    else:
+        take, mix = np.ones(2), _solmix(mj, g1, g2)
+        dim = max(mj.geom_condim[g1], mj.geom_condim[g2])
+        r1, r2 = mj.geom_solref[g1], mj.geom_solref[g2]
+        solref = mix * r1 + (1 - mix) * r2 if r1[0] > 0 and r2[0] > 0 else np.minimum(r1, r2)
+        solimp = mix * mj.geom_solimp[g1] + (1 - mix) * mj.geom_solimp[g2]
+    friction = np.maximum(take[0] * mj.geom_friction[g1], take[1] * mj.geom_friction[g2])
+    out = {
+        "dim": dim, "take": take, "friction": friction[[0, 0, 1, 2, 2]], "solref": solref,
+        "solreffriction": np.zeros(2), "solimp": solimp,
+        "margin": mj.geom_margin[g1] + mj.geom_margin[g2],
+        "gap": mj.geom_gap[g1] + mj.geom_gap[g2],
+    }  # fmt: skip
+    return {name: np.array(value, float) for name, value in out.items()}
+
+
+def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
+    """Contact slots in pair order, and the colliders that fill them."""
+    pairs = enabled_pairs(mj)
+    params = [_pair_params(mj, p) for p in pairs]
+    kinds = [(int(mj.geom_type[p.geom1]), int(mj.geom_type[p.geom2])) for p in pairs]
+    groups, margins, collider_order, start = [], [], [], 0
+    for kind in sorted(set(kinds)):
+        members = [i for i, k in enumerate(kinds) if k == kind]
+        slots = COLLIDERS[kind].slots
+        g1, g2 = ([getattr(pairs[i], name) for i in members] for name in ("geom1", "geom2"))
+        groups.append(PairGroup(kind, put(np.array(g1)), put(np.array(g2)), slots, start))
+        margins.append(np.array([params[i]["margin"] + params[i]["gap"] for i in members]))
+        collider_order += [i for i in members for _ in range(slots)]
+        start += slots * len(members)
+    order = np.argsort(np.array(collider_order, int), kind="stable")
+    slot_pair = np.array(collider_order, int)[order]
+    of_slot = [(pairs[i], params[i]) for i in slot_pair]
+    body = mj.geom_bodyid
+    b1 = np.array([body[p.geom1] for p, _ in of_slot], int)
+    b2 = np.array([body[p.geom2] for p, _ in of_slot], int)
+
+    def column(name: str, width: int) -> np.ndarray:
+        return np.array([q[name] for _, q in of_slot], float).reshape(len(of_slot), width)
+
+    friction = column("friction", 5)
+    tables = ContactTables(
+        order=None if (order == np.arange(len(order))).all() else put(order),
+        geom1=put(np.array([p.geom1 for p, _ in of_slot], int)),
+        geom2=put(np.array([p.geom2 for p, _ in of_slot], int)),
+        geom_ids=tuple((p.geom1, p.geom2) for p, _ in of_slot),
+        move=put(moves[b2] - moves[b1]),
+        dim=tuple(int(q["dim"]) for _, q in of_slot),
+        take=put(column("take", 2)),
+        pair_friction=put(friction),
+        is_pair=put(np.array([[p.explicit >= 0] for p, _ in of_slot], bool).reshape(-1, 1)),
+        body1=put(b1),
+        body2=put(b2),
+    )
+    values = {
+        "con_friction": np.maximum(friction, MINMU),
+        "con_solref": column("solref", 2),
+        "con_solreffriction": column("solreffriction", 2),
+        "con_solimp": column("solimp", 5),
+        "con_margin": column("margin", 1)[:, 0],
+        "con_gap": column("gap", 1)[:, 0],
+    }
+    return Contacts(tuple(groups), tuple(margins), values, tables, tables.dim)
+
+
+def _equalities(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> list[EqualityGroup]:
+    if _disabled(mj, "CONSTRAINT", "EQUALITY"):
+        return []
+    groups = []
+    eye = np.vstack([np.eye(mj.nv), np.zeros((1, mj.nv))])
+    for kind, code in _EQUALITY_TYPE.items():
+        ids = np.flatnonzero(mj.eq_type == code)
+        if not len(ids):
+            continue
+        obj1, obj2 = mj.eq_obj1id[ids].astype(int), mj.eq_obj2id[ids].astype(int)
+        if kind == "joint":
+            move1 = eye[mj.jnt_dofadr[obj1]]
+            move2 = eye[np.where(obj2 < 0, mj.nv, mj.jnt_dofadr[obj2])]
+            obj1, obj2 = mj.jnt_qposadr[obj1], np.where(obj2 < 0, 0, mj.jnt_qposadr[obj2])
+        else:
+            move1, move2 = moves[obj1], moves[obj2]
+        tensors = [put(x) for x in (ids, obj1, obj2, move1, move2)]
+        groups.append(EqualityGroup(kind, tensors[0], len(ids), _EQUALITY_DIM[kind], *tensors[1:]))
+    return groups
+
+
+def _limit_joints(mj: mujoco.MjModel) -> tuple[list[tuple[int, int]], list[int]]:
+    """(joint, side) of hinge and slide limits, and ball joints with limits."""
+    if _disabled(mj, "CONSTRAINT", "LIMIT"):
+        return [], []
+    scalar, ball = [], []
+    for j in np.flatnonzero(mj.jnt_limited):
+        if mj.jnt_type[j] == BALL:
+            ball.append(int(j))
+        elif mj.jnt_type[j] in (SLIDE, HINGE):
+            low, high = mj.jnt_range[j]
+            # only one side can be active where the range is wider than both margins
+            sides = (0,) if high - low > 2 * mj.jnt_margin[j] else (1, -1)
+            scalar += [(int(j), side) for side in sides]
+    return scalar, ball
+
+
+def _row_tables(
+    units: list[tuple[int, bool]], cones: list[ConeGroup], put: Put
+) -> tuple[Tensor | None, Tensor | None]:
+    """Unit of each row and whether it has stiffness; units: (rows, friction rows follow)."""
+    unit = np.array([u for u, _ in units], int)
+    normal = np.array([n for _, n in units], float)
+    trivial = len(set(unit.tolist())) == len(unit) and not cones
+    return (None if trivial else put(unit)), (None if not cones else put(normal))
+
+
+def rows(
+    mj: mujoco.MjModel, put: Put, moves: np.ndarray, con_dim: tuple[int, ...]
+) -> tuple[ConstraintLayout, Tensor]:
+    """The constraint layout and the dof (nl,) whose invweight0 each limit takes."""
+    nv = mj.nv
+    equalities = _equalities(mj, put, moves)
+    no_friction = _disabled(mj, "CONSTRAINT", "FRICTIONLOSS")
+    friction = np.array([], int) if no_friction else np.flatnonzero(mj.dof_frictionloss > 0)
+    scalar, ball = _limit_joints(mj)
+    eye = np.eye(nv)
+    scalar_joint = np.array([j for j, _ in scalar], int)
+    ball_dofs = np.array([eye[mj.jnt_dofadr[j] + np.arange(3)] for j in ball]).reshape(-1, 3, nv)
+    ball_qpos = np.array([mj.jnt_qposadr[j] + np.arange(4) for j in ball], int).reshape(-1, 4)
+
+    ne = sum(g.n * g.dim for g in equalities)
+    nf, nl = len(friction), len(scalar) + len(ball)
+    dims = np.array(con_dim, int)
+    frictionless = np.flatnonzero(dims == 1)
+    n1 = len(frictionless)
+    units: list[tuple[int, bool]] = []
+    n_unit = 0
+    for g in equalities:
+        units += [(n_unit + i, True) for i in range(g.n) for _ in range(g.dim)]
+        n_unit += g.n
+    units += [(n_unit + i, True) for i in range(nf + nl)]
+    n_unit += nf + nl
+    units += [(n_unit + int(slot), True) for slot in frictionless]
+    cones, start = [], ne + nf + nl + n1
+    for dim in (3, 4, 6):
+        slots = np.flatnonzero(dims == dim)
+        if not len(slots):
+            continue
+        every = len(slots) == len(dims)
+        cones.append(ConeGroup(dim, None if every else put(slots), len(slots), start))
+        start += dim * len(slots)
+        units += [(n_unit + int(slot), k == 0) for slot in slots for k in range(dim)]
+    row_unit, row_normal = _row_tables(units, cones, put)
+    used = [mj.eq_solimp[g.ids.cpu().numpy()] for g in equalities]
+    used += [
+        mj.dof_solimp[friction],
+        mj.jnt_solimp[np.concatenate([scalar_joint, ball]).astype(int)],
+    ]
+    power = np.concatenate([u[:, 4] for u in used])
+    pair_power = [_pair_params(mj, p)["solimp"][4] for p in enabled_pairs(mj)]
+    explicit_ref = mj.pair_solreffriction.any() and mj.opt.cone == 1
+    layout = ConstraintLayout(
+        equalities=tuple(equalities), ne=ne, nf=nf, nl=nl, n1=n1, cones=tuple(cones),
+        pyramidal=mj.opt.cone == 0,
+        friction_dofs=put(friction) if nf else None,
+        limit_joints=put(np.concatenate([scalar_joint, np.array(ball, int)])) if nl else None,
+        limit_side=put(np.array([float(s) for _, s in scalar])) if scalar else None,
+        limit_qpos=put(mj.jnt_qposadr[scalar_joint]) if scalar else None,
+        limit_dofs=put(eye[mj.jnt_dofadr[scalar_joint]]) if scalar else None,
+        n_ball_limits=len(ball),
+        ball_qpos=put(ball_qpos) if ball else None,
+        ball_dofs=put(ball_dofs) if ball else None,
+        row_unit=row_unit, row_normal=row_normal,
+        frictionless=put(frictionless) if n1 else None,
+        n_unit=n_unit + len(dims),
+        quadratic_imp=bool((np.concatenate([power, pair_power]) == 2).all()),
+        has_solreffriction=bool(explicit_ref),
+    )  # fmt: skip
+    limit_dof = mj.jnt_dofadr[np.concatenate([scalar_joint, np.array(ball, int)])]
+    return layout, put(limit_dof.astype(int))

@@ -1,0 +1,107 @@
+"""Static layout of contacts and constraint rows: which slot is which pair, which row is what.
+
+Rows are kept in base form: a frictional contact owns `dim` rows (normal, tangents, spin, roll)
+whatever the cone. The pyramid's edges are normal +- mu * tangent of those rows, and the elliptic
+cone reads them as they are, so both cones share one Jacobian and one reference acceleration.
+Order: equality, friction loss, limits, frictionless contacts, then contacts by dim 3, 4, 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PairGroup:
+    """Enabled geom pairs that share one collider."""
+
+    kind: tuple[int, int]  # mjtGeom of geom1 and geom2
+    geom1: Tensor  # (P,)
+    geom2: Tensor  # (P,)
+    slots: int  # contacts of each pair
+    start: int  # first contact in collider order
+
+
+@dataclass(frozen=True)
+class ConeGroup:
+    """Frictional contacts of one condim; their base rows are contiguous, contact by contact."""
+
+    dim: int  # 3, 4 or 6
+    slots: Tensor | None  # (n,) contact slots, None: every slot in order
+    n: int
+    start: int  # first base row
+
+
+@dataclass(frozen=True)
+class EqualityGroup:
+    """Equality constraints of one type (connect, weld, joint), each with `dim` rows."""
+
+    kind: str
+    ids: Tensor  # (n,) equality ids
+    n: int
+    dim: int
+    obj1: Tensor  # (n,) bodies, or joints' qpos addresses
+    obj2: Tensor
+    move1: Tensor  # (n, nv) dofs that move object 1, or one-hot dof
+    move2: Tensor
+
+
+@dataclass(frozen=True)
+class ContactTables:
+    """Per contact slot: who touches, and how the parameters of the two geoms mix."""
+
+    order: Tensor | None  # collider order -> slot order, None: the same
+    geom1: Tensor  # (ncon,)
+    geom2: Tensor  # (ncon,)
+    geom_ids: tuple[tuple[int, int], ...]  # the same as plain numbers
+    move: Tensor  # (ncon, nv) dofs that move geom2's body less those that move geom1's
+    dim: tuple[int, ...]
+    take: Tensor  # (ncon, 2) 1 where that geom's friction takes part in the maximum
+    pair_friction: Tensor  # (ncon, 5) of explicit pairs
+    is_pair: Tensor  # (ncon, 1) bool
+    body1: Tensor  # (ncon,)
+    body2: Tensor  # (ncon,)
+
+
+@dataclass(frozen=True)
+class FreeBodies:
+    """Trees that are one body on a free joint."""
+
+    body: Tensor  # (n,)
+    place: Tensor  # (n, 6, nv) one-hot: their dofs
+
+
+@dataclass(frozen=True)
+class ConstraintLayout:
+    """Order of the base rows and of their units (an equality, a dof, a limit or a contact)."""
+
+    equalities: tuple[EqualityGroup, ...]
+    ne: int  # equality rows
+    nf: int  # friction loss rows
+    nl: int  # limit rows
+    n1: int  # frictionless contact rows
+    cones: tuple[ConeGroup, ...]
+    pyramidal: bool
+    friction_dofs: Tensor | None  # (nf,)
+    limit_joints: Tensor | None  # (nl,) hinges and slides first, then balls
+    limit_side: Tensor | None  # (nl scalar,) +1 lower, -1 upper, 0 whichever is nearer
+    limit_qpos: Tensor | None
+    limit_dofs: Tensor | None  # (nl scalar, nv) one-hot
+    n_ball_limits: int
+    ball_qpos: Tensor | None  # (n, 4)
+    ball_dofs: Tensor | None  # (n, 3, nv) one-hot
+    row_unit: Tensor | None  # (nefc,) unit of each row, None: the same
+    row_normal: (
+        Tensor | None
+    )  # (nefc,) 1 where the row has stiffness, 0 on friction rows; None: all
+    frictionless: Tensor | None  # (n1,) contact slots of condim 1
+    n_unit: int
+    quadratic_imp: bool  # every unit's impedance has power 2
+    has_solreffriction: bool
+
+    @property
+    def n_scalar(self) -> int:
+        """Rows that are no part of a friction cone."""
+        return self.ne + self.nf + self.nl + self.n1

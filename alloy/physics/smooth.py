@@ -1,0 +1,57 @@
+"""Smooth stages: kinematics, inertia, velocities and the bias force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from alloy import math, ops
+from alloy.physics.model import Data, Model
+
+
+def kinematics(m: Model, d: Data) -> Data:
+    """World poses of bodies, joints, geoms and sites, and everything about centres of mass."""
+    xpos, xquat, xmat, xanchor, xaxis = ops.kinematics(
+        d.qpos, m.qpos0, d.mocap_pos, d.mocap_quat, m.body_pos, m.body_quat, m.jnt_pos,
+        m.jnt_axis, m.tree,
+    )  # fmt: skip
+    xipos, ximat, subtree_com, cinert, cdof = ops.com(
+        xpos, xmat, xanchor, xaxis, m.body_ipos, m.body_iquat, m.body_mass, m.body_subtreemass,
+        m.body_inertia, m.tree,
+    )  # fmt: skip
+    d = replace(
+        d, xpos=xpos, xquat=xquat, xmat=xmat, xanchor=xanchor, xaxis=xaxis, xipos=xipos,
+        ximat=ximat, subtree_com=subtree_com, cinert=cinert, cdof=cdof,
+    )  # fmt: skip
+    for kind in ("geom", "site"):
+        body = m.derived[f"{kind}_bodyid"]
+        pos, quat = getattr(m, f"{kind}_pos"), getattr(m, f"{kind}_quat")
+        mat = xmat[:, body]
+        poses = {
+            f"{kind}_xpos": xpos[:, body] + math.rotate(mat, pos),
+            f"{kind}_xmat": mat @ math.quat_to_mat(quat),
+        }
+        d = replace(d, **poses)
+    return d
+
+
+def mass_matrix(m: Model, d: Data) -> Data:
+    """Joint-space inertia matrix."""
+    return replace(d, M=ops.mass_matrix(d.cinert, d.cdof, m.dof_armature, m.tree))
+
+
+def velocity(m: Model, d: Data) -> Data:
+    """Spatial velocities and the bias force."""
+    cvel, cdof_dot = ops.velocity(d.cdof, d.qvel, m.tree)
+    gravity = torch.zeros_like(m.gravity) if "gravity" in m.opt.disable else m.gravity
+    qfrc_bias = ops.bias(d.cinert, d.cdof, cdof_dot, cvel, d.qvel, gravity, m.tree)
+    return replace(d, cvel=cvel, cdof_dot=cdof_dot, qfrc_bias=qfrc_bias)
+
+
+def applied_force(m: Model, d: Data) -> torch.Tensor:
+    """Generalised force (W, nv) of qfrc_applied and of the wrenches xfrc_applied on bodies."""
+    force, torque = d.xfrc_applied[..., :3], d.xfrc_applied[..., 3:]
+    arm = d.xipos - d.subtree_com[:, m.tree.body_root]
+    wrench = torch.cat([torque + math.cross(arm, force), force], -1)
+    return d.qfrc_applied + math.dot(d.cdof, m.tree.moves.T @ wrench)
