@@ -106,6 +106,8 @@ def _sensors(m: mujoco.MjModel) -> Iterator[str]:
         if kind not in SUPPORTED:
             yield f"{name} of type {kind!r}; remove it or use one of {', '.join(sorted(SUPPORTED))}"
             continue
+        if kind == "touch" and int(m.site_type[m.sensor_objid[i]]) == mujoco.mjtGeom.mjGEOM_MESH:
+            yield f"{name}: a zone of type 'mesh'; use a box, sphere or another primitive"
         framed = kind.startswith("frame")
         for what, value, given in (
             ("objtype", m.sensor_objtype[i], True),

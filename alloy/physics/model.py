@@ -178,7 +178,6 @@ class Data:
 
     # velocity
     ten_velocity: Tensor = tensor("W", "ntendon", stage="velocity")
-    actuator_velocity: Tensor = tensor("W", "nu", stage="velocity")
     cvel: Tensor = tensor("W", "nbody", 6, stage="velocity")
     cdof_dot: Tensor = tensor("W", "nv", 6, stage="velocity")
     qfrc_bias: Tensor = tensor("W", "nv", stage="velocity")
@@ -192,6 +191,7 @@ class Data:
     # acceleration
     act_dot: Tensor = tensor("W", "na", stage="acceleration")
     actuator_length: Tensor = tensor("W", "nu", stage="acceleration")
+    actuator_velocity: Tensor = tensor("W", "nu", stage="acceleration")
     actuator_force: Tensor = tensor("W", "nu", stage="acceleration")
     qfrc_actuator: Tensor = tensor("W", "nv", stage="acceleration")
     qfrc_smooth: Tensor = tensor("W", "nv", stage="acceleration")

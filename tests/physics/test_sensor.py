@@ -166,6 +166,7 @@ REFUSED = {
     '<framepos objtype="camera" objname="k"/>': "sensor 'x' objtype='camera'",
     '<framepos objtype="site" objname="sa" reftype="camera" refname="k"/>':
         "sensor 'x' reftype='camera'",
+    '<touch site="sm"/>': "sensor 'x': a zone of type 'mesh'",
     '<jointpos joint="h" interval=".1"/>': "sensor 'x' interval",
     '<jointpos joint="h" delay=".1" nsample="60"/>': "sensor 'x' delay",
 }  # fmt: skip
@@ -176,5 +177,7 @@ def test_unsupported_sensors_are_refused_by_name(text):
     scene = SCENE % text.replace(" ", ' name="x" ', 1).replace(
         "<e_kinetic/>", '<e_kinetic name="x"/>'
     )
+    mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
+    more = f'{mesh}<worldbody><camera name="k"/><site name="sm" type="mesh" mesh="m"/>'
     with pytest.raises(NotImplementedError, match=REFUSED[text]):
-        io.put_model(load(scene.replace("<worldbody>", '<worldbody><camera name="k"/>')))
+        io.put_model(load(scene.replace("<worldbody>", more)))
