@@ -36,7 +36,7 @@ def draw(
     """Draw states of a model side by side into one PNG file.
 
     Args:
-        model: The compiled scene; its first camera is used, or MuJoCo's free camera without one.
+        model: The compiled scene; its first camera is used, or a free one where it has none.
         qpos: The states, [pictures, nq].
         path: Where the picture goes; its folder is made.
         width: Width of one state in pixels.
@@ -79,7 +79,14 @@ def main() -> None:
     model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
     model.vis.global_.offheight = max(model.vis.global_.offheight, height)
     data = mujoco.MjData(model)
-    camera = 0 if model.ncam else -1
+    camera: int | mujoco.MjvCamera = 0
+    if not model.ncam:
+        camera = mujoco.MjvCamera()
+        mujoco.mjv_defaultFreeCamera(model, camera)
+        camera.azimuth, camera.elevation = 150, -25
+    if not model.nlight:  # all light comes from the viewer then
+        model.vis.headlight.ambient[:] = 0.35
+        model.vis.headlight.diffuse[:] = 0.75
     pictures = []
     with mujoco.Renderer(model, height, width) as renderer:
         for qpos in states:

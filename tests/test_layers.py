@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # From the ground up. A module may import what stands on a lower line; units on one line never
 # import each other; the files of one unit may, without cycles.
 LADDER = [
-    [["alloy/math.py"], ["alloy/random.py"]],
+    [["alloy/math.py"], ["alloy/random.py"], ["alloy/ops/control.py"]],
     [["alloy/ops/reference/*"], ["alloy/ops/triton/*"]],
     [["alloy/ops/*"]],
     [["alloy/physics/tree.py"], ["alloy/physics/layout.py"]],
@@ -28,20 +28,28 @@ LADDER = [
         ["alloy/physics/solver*.py"],
         ["alloy/physics/sensor*.py"],
     ],
+    [["alloy/physics/randomize.py"]],
     [["alloy/physics/io*"], ["alloy/physics/forward.py"]],
     [["alloy/physics/__init__.py"]],
-    [["alloy/lanes/scalar*.py"]],
-    [["alloy/lanes/trace*.py"], ["alloy/lanes/emit*.py"]],
+    [["alloy/lanes/errors.py"], ["alloy/lanes/scalar*.py"]],
+    [
+        # from a torch graph to scalar statements
+        [f"alloy/lanes/{part}*.py" for part in ("trace", "ops", "linalg", "approx", "structure")],
+        # from scalar statements to machine code
+        [f"alloy/lanes/{part}*.py" for part in ("emit", "passes", "schedule", "slots", "target")],
+    ],
     [["alloy/lanes/*"]],
     [["alloy/engines.py"], ["alloy/scene*"]],
     [["alloy/names.py"], ["alloy/health.py"]],
     [["alloy/views.py"]],
     [["alloy/sim.py"]],
-    [["alloy/envs/checks*.py"], ["alloy/envs/robots*"]],
-    [["alloy/envs/task*.py"], ["alloy/envs/backend*.py"], ["alloy/envs/actions*.py"]],
-    [["alloy/envs/vector_env*.py"]],
-    [["alloy/envs/gripper*.py"], ["alloy/envs/half_cheetah.py"]],
-    [["alloy/envs/wrappers*.py"], ["alloy/envs/loco*.py"]],
+    [["alloy/envs/checks.py"], ["alloy/envs/actions_spec.py"], ["alloy/envs/resets.py"]],
+    [["alloy/envs/observations.py"], ["alloy/envs/robots*"], ["alloy/envs/view.py"]],
+    [["alloy/envs/task.py"], ["alloy/envs/actions.py"]],
+    [["alloy/envs/program.py"], ["alloy/envs/backend.py"], ["alloy/envs/rendering.py"]],
+    [["alloy/envs/vector_env.py"]],
+    [["alloy/envs/gripper_lift.py"], ["alloy/envs/half_cheetah.py"]],
+    [["alloy/envs/single.py"], ["alloy/envs/wrappers*.py"]],
     [["alloy/envs/registry.py"]],
     [["alloy/envs/__init__.py"]],
     [["alloy/__init__.py"]],
@@ -49,12 +57,21 @@ LADDER = [
 
 # Packages that only these files import (at run time; imports for type checkers are free).
 HOMES = {
-    "mujoco": ["alloy/physics/io*", "alloy/scene*", "alloy/names.py", "alloy/sim.py"],
+    "mujoco": [
+        "alloy/physics/io*",
+        "alloy/scene*",
+        "alloy/names.py",
+        "alloy/sim.py",
+        "alloy/envs/rendering.py",
+    ],
     "gymnasium": ["alloy/envs/*"],
     "tensordict": ["alloy/envs/*"],
     "llvmlite": ["alloy/lanes/*"],
     "triton": ["alloy/ops/triton/*"],
 }
+
+# What these files do without.
+STRANGERS = {"alloy/scene*": {"torch"}, "alloy/lanes/*": {"mujoco"}}
 
 # Code inside a step: batched, static, traceable.
 HOT = ["alloy/math.py", "alloy/ops/reference/*", "alloy/physics/*"]
@@ -94,6 +111,7 @@ def test_packages_stay_at_home():
 
 def test_homes_complain():
     assert len(home_complaints({"alloy/sim.py": "def f():\n    import gymnasium.spaces"})) == 1
+    assert len(home_complaints({"alloy/scene.py": "from torch import Tensor"})) == 1
     assert home_complaints({"alloy/envs/task.py": "import gymnasium as gym"}) == []
 
 
@@ -173,6 +191,8 @@ def home_complaints(tree: dict[str, str]) -> list[str]:
         for name in sorted({n.split(".")[0] for n in imported_names(path, text)}):
             if name in HOMES and not matches(path, HOMES[name]):
                 complaints.append(f"{path} imports {name}; only {HOMES[name]} may")
+            if any(name in names and matches(path, [p]) for p, names in STRANGERS.items()):
+                complaints.append(f"{path} imports {name}, of which it knows nothing")
     return complaints
 
 
