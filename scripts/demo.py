@@ -67,7 +67,7 @@ def run(name: str, policy: Policy, args: argparse.Namespace) -> None:
     moments = [first_episode[i] for i in (0, len(first_episode) // 2, -1)]
     try:
         backend = draw(env.sim.mj_model, torch.stack(moments).cpu().numpy(), path)
-        print(f"  picture of world 0 (start, middle, end of its first episode, {backend}): {os.path.relpath(path)}")
+        print(f"  picture of world 0's first episode, through {backend}: {os.path.relpath(path)}")
     except NoOpenGL as error:
         print(f"  {error}")
     env.close()
