@@ -1,0 +1,176 @@
+"""A task: what is seen, done, rewarded and judged in a scene, and where its episodes begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from alloy.envs.actions_spec import ActionTerm
+from alloy.envs.checks import Check, Memory, Operand, as_check, valid
+from alloy.envs.observations import Observations, Spec
+from alloy.envs.resets import ResetTerm, Rng
+
+if TYPE_CHECKING:
+    from alloy.envs.view import EnvView
+
+InfoTerm = Callable[["EnvView"], Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task in a scene.
+
+    Attributes:
+        obs: terms of the observation (see `alloy.envs.observations`), or a dict of such lists by
+            group, such as {"policy": [...], "critic": [...]}.
+        actions: components of the action space, each in [-1, 1]; None for the actuators themselves,
+            in their own units and ranges.
+        reward: terms by name, each a weight and a check; their sum is the reward.
+        success: bool check; it is reported and, by default, ends the episode as terminated.
+        failure: bool check that ends the episode as terminated.
+        max_steps: control steps after which an episode is truncated; None for no limit.
+        reset: one or several reset terms (see `alloy.envs.resets`), applied in order.
+        info: further functions of the view to report, by name, each [W] or [W, k].
+        reset_info: names of `info` that a reset reports too.
+        end_on_success: whether success ends the episode.
+    """
+
+    obs: Spec
+    actions: Sequence[ActionTerm] | None = None
+    reward: Mapping[str, tuple[float, Operand]] = field(default_factory=dict)
+    success: Operand | None = None
+    failure: Operand | None = None
+    max_steps: int | None = None
+    reset: ResetTerm | Sequence[ResetTerm] = ()
+    info: Mapping[str, InfoTerm] = field(default_factory=dict)
+    reset_info: Sequence[str] = ()
+    end_on_success: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a task, by name."""
+        if self.max_steps is not None and (
+            isinstance(self.max_steps, bool)
+            or self.max_steps != int(self.max_steps)
+            or self.max_steps < 1
+        ):
+            raise ValueError(
+                f"max_steps must be a whole number of at least 1, not {self.max_steps!r}"
+            )
+        for name, term in self.reward.items():
+            if (
+                not isinstance(term, tuple)
+                or len(term) != 2
+                or not isinstance(term[0], (int, float))
+            ):
+                raise TypeError(
+                    f"reward {name!r} must be a pair (weight, check), as (-1.0, C.distance(a, b)), "
+                    f"not {term!r}"
+                )
+            as_check(term[1], f"reward {name!r}")
+        for name in self.reset_info:
+            if name not in self.info:
+                raise ValueError(f"reset_info names {name!r}, which is not in info: {[*self.info]}")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a task says of one step, every field a tensor [W] or a dict of them."""
+
+    reward: Tensor
+    terms: dict[str, Tensor]
+    success: Tensor
+    failure: Tensor
+    memory: dict[str, Tensor]
+    info: dict[str, Tensor]
+
+
+class BoundTask:
+    """A task whose terms have been looked up in a scene and tried on its starting state."""
+
+    def __init__(self, task: Task, sim: EnvView) -> None:
+        """Look up and try every term on `sim`; see `Task` for what may be refused."""
+        self.task = task
+        self.reward = {n: (float(w), as_check(c)) for n, (w, c) in task.reward.items()}
+        self.success = as_check(task.success, "success") if task.success is not None else None
+        self.failure = as_check(task.failure, "failure") if task.failure is not None else None
+        self.resets = (task.reset,) if callable(task.reset) else tuple(task.reset)
+        self._memories = self._collect()
+        sim.remember(self.start_memory(sim))
+        self.observe = Observations(task.obs, sim)
+        self.judge(sim)
+
+    def _collect(self) -> dict[str, Memory]:
+        checks = [c for _, c in self.reward.values()] + [self.success, self.failure]
+        groups = self.task.obs.values() if isinstance(self.task.obs, Mapping) else [self.task.obs]
+        checks += [term for terms in groups for term in terms if isinstance(term, Check)]
+        checks += [c for c in self.task.info.values() if isinstance(c, Check)]
+        return {m.key: m for c in checks if c is not None for m in c.memories}
+
+    def start_memory(self, sim: EnvView) -> dict[str, Tensor]:
+        """What the checks remember of the state an episode begins with."""
+        return {key: m.start(sim).clone() for key, m in self._memories.items()}
+
+    def begin(self, sim: EnvView, rng: Rng) -> dict[str, Tensor]:
+        """What the reset terms change of the state in `sim`, by field of Data."""
+        changed: dict[str, Tensor] = {}
+        for term in self.resets:
+            update = term(sim, rng)
+            name = getattr(term, "__qualname__", repr(term))
+            _must_fit(update, sim, name)
+            changed |= update
+            sim.change(update)
+        return changed
+
+    def judge(self, sim: EnvView) -> Verdict:
+        """Memory, success, failure, then rewards and info of the step that led to `sim`."""
+        memory = {
+            key: m.update(sim, sim.memory(key)) if m.update else sim.memory(key)
+            for key, m in self._memories.items()
+        }
+        sim.remember(memory)
+        never = torch.zeros_like(sim.failed)
+        success = valid(self.success, sim, "success", boolean=True) if self.success else never
+        sim.failed = valid(self.failure, sim, "failure", boolean=True) if self.failure else never
+        terms = {
+            name: weight * valid(check, sim, f"reward {name!r}", boolean=False)
+            for name, (weight, check) in self.reward.items()
+        }
+        reward = torch.zeros_like(sim.time)
+        for value in terms.values():
+            reward = reward + value
+        info = self.info(sim, [*self.task.info])
+        return Verdict(reward, terms, success, sim.failed, memory, info)
+
+    def info(self, sim: EnvView, names: Sequence[str]) -> dict[str, Tensor]:
+        """The further functions to report, by name."""
+        out = {}
+        for name in names:
+            value = self.task.info[name](sim)
+            if not isinstance(value, Tensor) or value.shape[:1] != (sim.num_worlds,):
+                expected = f"a tensor of shape ({sim.num_worlds}, ...)"
+                raise ValueError(f"info {name!r} must return {expected}, not {_described(value)}")
+            out[name] = value
+        return out
+
+
+def _must_fit(update: Any, sim: EnvView, name: str) -> None:
+    if not isinstance(update, Mapping):
+        raise TypeError(f"reset {name} must return a dict of fields, not {type(update).__name__}")
+    for field_name, value in update.items():
+        if field_name not in sim.settable:
+            raise ValueError(f"reset {name} sets {field_name!r}; it may set {[*sim.settable]}")
+        now = getattr(sim.at("state"), field_name)
+        if not isinstance(value, Tensor) or value.shape != now.shape or value.dtype != now.dtype:
+            raise ValueError(
+                f"reset {name}: {field_name} must be {_described(now)}, not {_described(value)}"
+            )
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{value.dtype} of shape {tuple(value.shape)}"
+    return type(value).__name__

@@ -1,0 +1,118 @@
+"""What a task's functions see: the simulation of all worlds, and what their episodes know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from alloy.physics.model import INPUTS
+from alloy.views import JointView, View
+
+if TYPE_CHECKING:
+    from alloy.engines import Guard
+    from alloy.names import Joint, Names
+    from alloy.physics.model import Data, Model
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Where each world is in its episode; every field a tensor with the world axis first."""
+
+    seed: Tensor  # [W] int64
+    number: Tensor  # [W] int64, episodes begun since the seed was given
+    steps: Tensor  # [W] int64, control steps taken
+    total: Tensor  # [W] sum of rewards
+    action: Tensor  # [W, A] the latest action, after clipping; zeros at the start
+    last_action: Tensor  # [W, A] the one before
+    ended: Tensor  # [W] bool, over and not yet reset
+    memory: dict[str, Tensor] = field(default_factory=dict)  # what checks remember, [W, ...]
+
+
+COUNTERS = tuple(f.name for f in fields(Episode) if f.name != "memory")
+
+
+@dataclass(frozen=True)
+class EnvState:
+    """All that a step reads and writes; the rest of an environment never changes."""
+
+    data: Data
+    guard: Guard
+    episode: Episode
+
+
+class EnvView(View):
+    """The simulation by name, as `alloy.sim.Simulator` shows it, with the episode beside it."""
+
+    settable: ClassVar = ("qpos", "qvel", "act", *INPUTS)  # what a reset may change
+
+    def __init__(
+        self,
+        names: Names,
+        model: Model,
+        data: Data,
+        episode: Episode,
+        *,
+        previous: Data | None = None,
+        dt: float,
+    ) -> None:
+        """Look at `data` in an episode; `previous` is the state before the control step."""
+        super().__init__(names, model, data)
+        self.episode = episode
+        self.dt = dt  # control step, s
+        self._before = previous
+        self.failed = torch.zeros_like(episode.ended)  # [W] bool, known once failure is judged
+
+    @property
+    def action(self) -> Tensor:
+        """The action of this step, clipped to the action space, [W, A]; zeros at the start."""
+        return self.episode.action
+
+    @property
+    def last_action(self) -> Tensor:
+        """The action of the step before, [W, A]; in an episode's first step that of this one."""
+        return self.episode.last_action
+
+    @property
+    def steps(self) -> Tensor:
+        """Control steps taken in this episode, this one included, [W] int64."""
+        return self.episode.steps
+
+    @property
+    def previous(self) -> View:
+        """The worlds as they were before this control step; at the start, as they are."""
+        before = self._before if self._before is not None else self.at("state")
+        return View(self._names, self._model, before)
+
+    def memory(self, key: str) -> Tensor:
+        """What a check has asked to be remembered of this episode, [W, ...]."""
+        return self.episode.memory[key]
+
+    def remember(self, memory: dict[str, Tensor]) -> None:
+        """Take the memory as it is after this step."""
+        self.episode = replace(self.episode, memory=memory)
+
+    def change(self, update: dict[str, Any]) -> None:
+        """Look at a state that differs in some fields."""
+        self._computed, self._stage = replace(self.at("state"), **update), "state"
+
+    def where(self, joint: JointView) -> Joint:
+        """Where a joint sits in qpos and qvel."""
+        return self._names.joints[joint.id]
+
+    def free_joint(self, entity: str) -> Joint:
+        """Where an entity's free joint sits.
+
+        Raises:
+            UnknownName: no entity of that name.
+            ValueError: the entity has no free joint.
+        """
+        for joint in self.joints_of(entity):
+            if joint.kind == "free":
+                return self.where(joint)
+        raise ValueError(
+            f"{entity!r} has no free joint, so its pose cannot be set; its joints are "
+            f"{[j.name for j in self.joints_of(entity)]}"
+        )
