@@ -1,0 +1,265 @@
+"""One control step of an environment as pure functions of tensors: the page to read first.
+
+`Program.step` maps an `EnvState` and an action to the next `EnvState` and what the step says. It
+never looks at a value, so it can be traced, compiled or captured; run eagerly on a CPU it skips the
+reset when no world needs one, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from alloy.engines import Guard, make_guard
+from alloy.envs.actions import Actions
+from alloy.envs.resets import Rng
+from alloy.envs.task import BoundTask, Task
+from alloy.envs.view import COUNTERS, EnvState, EnvView, Episode
+from alloy.physics.model import INPUTS, STATE
+
+if TYPE_CHECKING:
+    from alloy.physics.model import Data
+    from alloy.sim import Simulator
+
+Obs = dict[str, Tensor]
+AUTORESET = ("same_step", "next_step", "disabled")
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What a step says; every field a tensor [W, ...] or a dict of them."""
+
+    obs: Obs  # after the reset, where one took place
+    final_obs: Obs  # of the post-step state, before any reset
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    success: Tensor
+    invalid: Tensor  # the world turned non-finite and was frozen
+    bad_action: Tensor  # the action was not finite: all controls of the step were zero
+    terms: dict[str, Tensor]  # weighted; they sum to the reward
+    info: dict[str, Tensor]
+    total: Tensor  # sum of the episode's rewards so far
+    steps: Tensor  # the episode's length so far
+
+
+def select(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Rows of `new` where the mask [W] is true, of `old` elsewhere."""
+    return torch.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+def select_all(mask: Tensor, new: dict[str, Tensor], old: dict[str, Tensor]) -> dict[str, Tensor]:
+    """`select` on every tensor of a dict."""
+    return {name: select(mask, new[name], old[name]) for name in new}
+
+
+def _select_fields(mask: Tensor, new: Any, old: Any, names: Sequence[str]) -> dict[str, Tensor]:
+    return {name: select(mask, getattr(new, name), getattr(old, name)) for name in names}
+
+
+def zero_where(mask: Tensor, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Zero the rows where the mask [W] is true in every tensor of a dict."""
+    return {name: select(mask, torch.zeros_like(v), v) for name, v in values.items()}
+
+
+class Physics:
+    """What a program needs of a simulator, as functions of tensors."""
+
+    def __init__(self, sim: Simulator) -> None:
+        """Take the parts of a simulator that never change; its state stays its own."""
+        self.names, self.model, self.start = sim._names, sim.model, sim._start
+        self.num_worlds, self.substeps, self.dt = sim.num_worlds, sim.substeps, sim.dt
+        self._engine = sim._engine
+
+    def advance(self, data: Data, guard: Guard) -> tuple[Data, Guard]:
+        """One control step of every world that is not invalid."""
+        return self._engine.step(self.model, data, guard, self.substeps)
+
+    def clean(self) -> Guard:
+        """The health of worlds that begin."""
+        return make_guard(self.num_worlds, self.start.qpos.device)
+
+
+class Program:
+    """A bound environment: the physics, the actions and the task of a fixed number of worlds."""
+
+    def __init__(self, physics: Physics, task: Task, actions: Actions, autoreset: str) -> None:
+        """Bind and try the task's terms on the state that `physics` starts with."""
+        if autoreset not in AUTORESET:
+            raise ValueError(f"autoreset must be one of {list(AUTORESET)}, not {autoreset!r}")
+        self.physics, self.actions, self.autoreset = physics, actions, autoreset
+        start = EnvState(physics.start, physics.clean(), self._blank())
+        self.task = BoundTask(task, self.view(start))
+
+    def view(self, state: EnvState, previous: Data | None = None) -> EnvView:
+        """The state as a task's functions see it."""
+        return EnvView(
+            self.physics.names,
+            self.physics.model,
+            state.data,
+            state.episode,
+            previous=previous,
+            dt=self.physics.dt,
+        )
+
+    def step(
+        self, state: EnvState, action: Tensor, *, lazy: bool = False
+    ) -> tuple[EnvState, StepOutput]:
+        """One control step of every world, resets included.
+
+        Args:
+            state: of all worlds.
+            action: (W, A), in the units of the action space.
+            lazy: look whether any world needs a reset, and skip the reset if none does.
+
+        Returns:
+            The next state, and what the step says. In `next_step` mode the worlds that had ended
+            begin a new episode instead: reward zero, no flags, their action ignored.
+        """
+        pending = state.episode.ended
+        state, out = self._advance(state, action)
+        if self.autoreset == "disabled":
+            return state, out
+        if self.autoreset == "next_step":
+            if lazy and not pending.any():
+                return state, out
+            return self._replace_ended(state, out, pending)
+        ended = state.episode.ended
+        if lazy and not ended.any():
+            return state, out
+        state = self.restart(state, ended)
+        obs = select_all(ended, self.observe(state), out.obs)
+        return state, replace(out, obs=obs)
+
+    def restart(self, state: EnvState, mask: Tensor, seed: Tensor | None = None) -> EnvState:
+        """Begin a new episode in the masked worlds: the next one, or the first of a given seed."""
+        ep = state.episode
+        number = ep.number + 1 if seed is None else torch.zeros_like(ep.number)
+        blank = replace(self._blank(), seed=ep.seed if seed is None else seed, number=number)
+        clean = self.physics.clean()
+        view = self.view(EnvState(self.physics.start, clean, blank))
+        rng = Rng(blank.seed, blank.number, view.qpos.dtype)
+        self.task.begin(view, rng)
+        blank = replace(blank, memory=self.task.start_memory(view))
+        begun = view.at("state")
+        return EnvState(
+            replace(state.data, **_select_fields(mask, begun, state.data, (*STATE, *INPUTS))),
+            Guard(**_select_fields(mask, clean, state.guard, Guard._fields)),
+            Episode(
+                memory=select_all(mask, blank.memory, ep.memory or blank.memory),
+                **_select_fields(mask, blank, ep, COUNTERS),
+            ),
+        )
+
+    def observe(self, state: EnvState) -> Obs:
+        """The observation of a state, after a forward pass on it."""
+        return self.task.observe(self.view(state))
+
+    def reset_info(self, state: EnvState) -> dict[str, Tensor]:
+        """What a reset reports."""
+        return self.task.info(self.view(state), self.task.task.reset_info)
+
+    def first(self, seed: Tensor) -> EnvState:
+        """Every world at the start of its seed's first episode."""
+        state = EnvState(self.physics.start, self.physics.clean(), self._blank())
+        return self.restart(state, torch.ones_like(state.episode.ended), seed)
+
+    def _advance(self, state: EnvState, action: Tensor) -> tuple[EnvState, StepOutput]:
+        """Physics and judgement of one control step, without resets."""
+        before, ep = state.data, state.episode
+        action, bad = self._clip(action)
+        ctrl = self.actions.ctrl(action, before.ctrl)
+        # not a number in, so that the guard counts it; the last targets stay as they were
+        spoilt = select(bad, torch.full_like(ctrl, torch.nan), ctrl)
+        after, guard = self.physics.advance(replace(before, ctrl=spoilt), state.guard)
+        after = replace(after, ctrl=select(bad, before.ctrl, after.ctrl))
+        invalid = guard.invalid
+        ep = replace(
+            ep,
+            steps=ep.steps + 1,
+            action=action,
+            last_action=select(ep.steps == 0, action, ep.action),
+        )
+        view = self.view(EnvState(after, guard, ep), previous=before)
+        verdict = self.task.judge(view)
+        task = self.task.task
+        success = verdict.success & ~invalid
+        terminated = verdict.failure | invalid
+        if task.end_on_success:
+            terminated = terminated | success
+        truncated = torch.zeros_like(terminated)
+        if task.max_steps is not None:
+            truncated = (ep.steps >= task.max_steps) & ~invalid
+        reward = select(invalid, torch.zeros_like(verdict.reward), verdict.reward)
+        ep = replace(
+            ep, memory=verdict.memory, total=ep.total + reward, ended=terminated | truncated
+        )
+        obs = self.task.observe(view)
+        return EnvState(after, guard, ep), StepOutput(
+            obs=obs,
+            final_obs=obs,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            success=success,
+            invalid=invalid,
+            bad_action=bad,
+            terms=zero_where(invalid, verdict.terms),
+            info=verdict.info,
+            total=ep.total,
+            steps=ep.steps,
+        )
+
+    def _clip(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The action within its bounds, and the worlds [W] whose action is not finite."""
+        bad = ~torch.isfinite(action).all(-1)
+        low, high = self.actions.clip
+        action = torch.where(bad.unsqueeze(-1), torch.zeros_like(action), action)
+        return torch.clamp(action, low, high), bad
+
+    def _replace_ended(
+        self, state: EnvState, out: StepOutput, pending: Tensor
+    ) -> tuple[EnvState, StepOutput]:
+        """Turn the step of the worlds that had ended into the start of their next episode."""
+        state = self.restart(state, pending)
+        obs = select_all(pending, self.observe(state), out.obs)
+        flags = {
+            name: getattr(out, name) & ~pending
+            for name in ("terminated", "truncated", "success", "invalid", "bad_action")
+        }
+        return state, replace(
+            out,
+            obs=obs,
+            final_obs=obs,
+            reward=select(pending, torch.zeros_like(out.reward), out.reward),
+            terms=zero_where(pending, out.terms),
+            info=zero_where(pending, out.info) | self._fresh_info(state, out, pending),
+            total=state.episode.total,
+            steps=state.episode.steps,
+            **flags,
+        )
+
+    def _fresh_info(self, state: EnvState, out: StepOutput, pending: Tensor) -> dict[str, Tensor]:
+        """What a reset reports, in the worlds that begin an episode."""
+        return select_all(pending, self.reset_info(state), out.info)
+
+    def _blank(self) -> Episode:
+        """The bookkeeping of an episode that has not begun."""
+        d, worlds = self.physics.start, self.physics.num_worlds
+        count = torch.zeros(worlds, dtype=torch.int64, device=d.qpos.device)
+        action = d.qpos.new_zeros(worlds, len(self.actions.names))
+        low, high = self.actions.clip
+        action = torch.clamp(action, low, high)
+        return Episode(
+            seed=count,
+            number=count,
+            steps=count,
+            total=d.qpos.new_zeros(worlds),
+            action=action,
+            last_action=action,
+            ended=count.bool(),
+        )
