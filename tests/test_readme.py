@@ -28,7 +28,7 @@ def test_readme_shows_both_programs():
 
 def test_commands_and_files_of_the_readme_exist():
     targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    commands = re.findall(r"\bmake ([a-z][a-z-]*)", README)
+    commands = re.findall(r"(?:`|^    )make ([a-z][a-z-]*)", README, re.MULTILINE)
     assert {"demo", "test"} <= set(commands)
     assert set(commands) <= set(targets)
     files = re.findall(r"\]\(([\w./-]+)\)|\b((?:scripts|docs|constraints)/[\w./-]+\w)", README)
