@@ -17,10 +17,14 @@ class Target:
 
     Attributes:
         field: as in `FIELDS`.
-        ids: geoms, bodies, joints or actuators (by the field's kind); empty for the world.
+        ids: geoms, bodies, joints, dofs or actuators, by the field; empty for the world.
         low: least draw by component, of length 1 where one draw serves all components.
         high: greatest draw by component.
         mode: "value", "scale" or "add".
+        shapes: for `size`, the kind of each geom (sphere, box, ...).
+        flags: for `size`, whether the body's mass and inertia are those of the geom alone; for
+            `kv`, whether the actuator is a velocity servo.
+        density: for `density`, that of each body in the scene; empty where it is only scaled.
     """
 
     field: str
@@ -28,8 +32,9 @@ class Target:
     low: tuple[float, ...]
     high: tuple[float, ...]
     mode: Mode
-    solid: tuple[bool, ...] = ()  # size: whether the body's mass and inertia are those of the geom
-    density: tuple[float, ...] = ()  # density: of each body in the scene, where it is one solid
+    shapes: tuple[str, ...] = ()
+    flags: tuple[bool, ...] = ()
+    density: tuple[float, ...] = ()
 
 
 def targets(m: mujoco.MjModel, randomizations: Iterable[Randomization]) -> tuple[Target, ...]:
@@ -51,9 +56,11 @@ def _target(m: mujoco.MjModel, r: Randomization) -> Target:
             raise ValueError(f"{where}: {r.field} is the same everywhere; its entity is 'world'")
         return Target(r.field, (), low, high, r.mode)
     ids = elements(m, r.entity, about.kind)
-    solid, density = (), ()
+    shapes, flags, density = (), (), ()
     if about.kind == "actuator":
         ids = _servos(m, ids, r.field, where)
+    if r.field == "kv":
+        flags = tuple(bool(m.actuator_biasprm[i, 1] == 0) for i in ids)
     if about.kind == "body":
         ids = _massive(m, ids, where)
     if r.field == "com" and r.mode == "value" and len(ids) > 1:
@@ -62,11 +69,18 @@ def _target(m: mujoco.MjModel, r: Randomization) -> Target:
         density = tuple(_density(m, body, where) for body in ids)
     if r.field == "size":
         _check_shapes(m, ids, r, where)
-        solid = tuple(_moves_mass(m, geom, where) for geom in ids)
-    target = Target(r.field, tuple(ids), low, high, r.mode, solid, density)
+        shapes = tuple(_shape(m.geom_type[geom]) for geom in ids)
+        flags = tuple(_moves_mass(m, geom, where) for geom in ids)
+    if r.field in ("damping", "armature", "frictionloss"):
+        ids = np.flatnonzero(np.isin(m.dof_jntid, ids)).tolist()
+    target = Target(r.field, tuple(ids), low, high, r.mode, shapes, flags, density)
     if r.mode == "add" and np.isfinite(about.low):
         _check_sums(m, target, where)
     return target
+
+
+def _shape(kind: int) -> str:
+    return mujoco.mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
 
 
 def _servos(m: mujoco.MjModel, ids: list[int], field: str, where: str) -> list[int]:
@@ -100,9 +114,8 @@ def _check_shapes(m: mujoco.MjModel, ids: list[int], r: Randomization, where: st
     kinds = {int(m.geom_type[i]) for i in ids}
     sized = {int(kind): names for kind, names in GEOM_SIZES.items()}
     for kind in kinds - set(sized):
-        shape = mujoco.mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
-        known = ", ".join(k.name.removeprefix("mjGEOM_").lower() for k in GEOM_SIZES)
-        raise ValueError(f"{where}: a {shape} has no size to draw; these have: {known}")
+        known = ", ".join(map(_shape, GEOM_SIZES))
+        raise ValueError(f"{where}: a {_shape(kind)} has no size to draw; these have: {known}")
     width = np.size(r.low)
     if np.ndim(r.low) == 0 and r.mode == "scale":
         return
@@ -171,7 +184,6 @@ def _check_sums(m: mujoco.MjModel, t: Target, where: str) -> None:
 def nominal(m: mujoco.MjModel, t: Target) -> np.ndarray:
     """Values in the scene of what a target changes: (elements, components)."""
     ids = list(t.ids)
-    dofs = [i for j in ids for i in range(m.nv) if m.dof_jntid[i] == j]
     value = {
         "friction": lambda: m.geom_friction[ids, 0],
         "friction_torsional": lambda: m.geom_friction[ids, 1],
@@ -180,10 +192,10 @@ def nominal(m: mujoco.MjModel, t: Target) -> np.ndarray:
         "mass": lambda: m.body_mass[ids].sum(keepdims=True),
         "density": lambda: np.array(t.density),
         "com": lambda: m.body_ipos[ids],
-        "damping": lambda: m.dof_damping[dofs],
-        "armature": lambda: m.dof_armature[dofs],
+        "damping": lambda: m.dof_damping[ids],
+        "armature": lambda: m.dof_armature[ids],
         "stiffness": lambda: m.jnt_stiffness[ids],
-        "frictionloss": lambda: m.dof_frictionloss[dofs],
+        "frictionloss": lambda: m.dof_frictionloss[ids],
         "kp": lambda: m.actuator_gainprm[ids, 0],
         "kv": lambda: -m.actuator_biasprm[ids, 2],
         "gain": lambda: m.actuator_gainprm[ids, 0],

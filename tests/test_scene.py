@@ -417,7 +417,7 @@ def test_randomizations_are_recorded_and_resolved():
     ids = {t.field: list(t.ids) for t in found}
     assert ids["friction"] == ids["size"] == [m.geom("cube").id]
     assert ids["mass"] == [m.body("arm/base").id, m.body("arm/link").id]
-    assert ids["damping"] == [m.joint("arm/hinge").id]
+    assert ids["damping"] == [m.joint("arm/hinge").dofadr[0]]
     assert ids["kp"] == [m.actuator("arm/servo").id]
     assert ids["gain"] == [m.actuator("arm/motor").id]
     assert ids["gravity"] == []
