@@ -6,10 +6,13 @@ has to be turned into (an id, an address, the body or the entity a part belongs 
 
 from __future__ import annotations
 
-import difflib
 from typing import NamedTuple
 
 import mujoco
+
+from alloy.scene import UnknownName
+
+__all__ = ["Entity", "Joint", "Names", "UnknownName"]
 
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -28,23 +31,8 @@ _SIZES = {
     "joint": "njnt", "actuator": "nu", "camera": "ncam", "equality": "neq", "keyframe": "nkey",
 }  # fmt: skip
 _PLURALS = {"body": "bodies", "equality": "equalities"}
-_SHOWN = 30  # names an error message lists before it only counts
 _JOINT_TYPES = ("free", "ball", "slide", "hinge")  # mjtJoint
 _JOINT_NQ, _JOINT_NV = (7, 4, 1, 1), (6, 3, 1, 1)
-
-
-class UnknownName(KeyError):
-    """A name that the model does not have; the message gives near matches and the list."""
-
-    def __init__(self, kind: str, name: object, known: list[str]) -> None:
-        near = difflib.get_close_matches(str(name), known, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-        rest = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-        have = f"It has {known[:_SHOWN]}{rest}" if known else f"It has no {kind} with a name"
-        super().__init__(f"{kind} {name!r} is not in the model{hint} {have}.")
-
-    def __str__(self) -> str:
-        return self.args[0]  # KeyError would show the repr
 
 
 class Joint(NamedTuple):
@@ -178,14 +166,15 @@ class Names:
         Raises:
             UnknownName: neither a geom nor a body nor an entity is called that.
         """
-        geom, body = self.find("geom", name), self.find("body", name)
-        if geom is not None:
-            return (geom,)
+        known_geom, body = self.find("geom", name), self.find("body", name)
+        if known_geom is not None:
+            return (known_geom,)
         if body is not None:
             return tuple(i for i, b in enumerate(self.geom_body) if b == body)
         if name not in self._entities:
             raise UnknownName("geom, body or entity", name, self.known("geom", "body", "entity"))
-        return tuple(i for i, b in enumerate(self.geom_body) if self._body_entity[b] == name)
+        parts = enumerate(zip(self._names["geom"], self.geom_body, strict=True))
+        return tuple(i for i, (geom, b) in parts if self._owner(geom, b) == name)
 
     def _owner(self, part: str, body: int) -> str:
         """Entity of a part: the one its own prefix names, else that of its body (-1: none)."""

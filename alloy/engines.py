@@ -1,0 +1,178 @@
+"""Engines: who runs the substeps of a control step, and what happens to a world that blows up.
+
+An engine is picked once, at build; physics code never branches on it. `guarded_step` is the whole
+control step as a pure function of tensors: what the reference engine runs, what `torch.compile`
+takes, and what another engine has to agree with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from alloy.physics import forward
+from alloy.physics.model import STATE, Data, Model
+
+MAXVAL = 1e10  # mjMAXVAL: beyond it, as NaN, a value is bad
+
+_COMPUTE = {
+    "kinematics": forward.kinematics,
+    "position": forward.after_kinematics,
+    "velocity": forward.velocity,
+    "acceleration": forward.acceleration,
+}
+STAGES = ("state", *_COMPUTE)  # each builds on those before it
+
+ENGINES = ("auto", "reference", "lanes", "triton")
+
+
+class Guard(NamedTuple):
+    """What a step remembers of each world's health; cleared by its reset."""
+
+    invalid: Tensor  # [W] bool, blew up and stands still since
+    bad_ctrl: Tensor  # [W] int64, control steps whose controls were unusable
+
+
+def make_guard(worlds: int, device: torch.device | str) -> Guard:
+    """The guard of healthy worlds."""
+    return Guard(
+        invalid=torch.zeros(worlds, dtype=torch.bool, device=device),
+        bad_ctrl=torch.zeros(worlds, dtype=torch.int64, device=device),
+    )
+
+
+def where_worlds(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`a` in the worlds of mask [W], `b` in the others; laid out in memory like `a`."""
+    return torch.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+
+def usable_ctrl(m: Model, ctrl: Tensor) -> tuple[Tensor, Tensor]:
+    """Controls that a step can use and the worlds [W] whose own it cannot, by MuJoCo's rule.
+
+    Controls are clamped to their ranges first. If one of a world is then still NaN or beyond 1e10,
+    all of that world's controls count as zero.
+    """
+    if m.nu == 0:
+        return ctrl, torch.zeros(ctrl.shape[0], dtype=torch.bool, device=ctrl.device)
+    limit = m.derived["actuation"].ctrl_limit
+    clamped = ctrl
+    if limit is not None and "clampctrl" not in m.opt.disable:
+        clamped = limit.clamp(ctrl, m.actuator_ctrlrange)
+    bad = ~(clamped.abs().amax(-1) <= MAXVAL)
+    usable = torch.where(ctrl.abs() <= MAXVAL, ctrl, clamped)
+    return torch.where(bad.unsqueeze(-1), 0.0, usable), bad
+
+
+def advance(m: Model, d: Data, done: str, stage: str) -> Data:
+    """Compute the stages of `d` behind `done` up to `stage`; controls count as in a step."""
+    for name in STAGES[STAGES.index(done) + 1 : STAGES.index(stage) + 1]:
+        if name == "acceleration":
+            usable, _ = usable_ctrl(m, d.ctrl)
+            d = replace(_COMPUTE[name](m, replace(d, ctrl=usable)), ctrl=d.ctrl)
+        else:
+            d = _COMPUTE[name](m, d)
+    return d
+
+
+def _finite(*values: Tensor) -> Tensor:
+    """Worlds [W] all of whose values (W, n) are finite and within mjMAXVAL."""
+    together = torch.cat(values, -1)
+    if together.shape[-1] == 0:
+        return torch.ones(together.shape[0], dtype=torch.bool, device=together.device)
+    return together.abs().amax(-1) <= MAXVAL
+
+
+def guarded_step(m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+    """One control step: `substeps` physics steps of every world that is not invalid.
+
+    A world whose qpos, qvel, act or qacc turns NaN, infinite or larger than 1e10 is invalid: it
+    keeps the state it had before that substep, and stands still until its reset. A world that
+    comes in with such a state (somebody wrote it) starts again from qpos0 at rest, invalid too.
+    The controls that were used come back in `ctrl`. No world affects another.
+    """
+    ctrl, bad = usable_ctrl(m, d.ctrl)
+    guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
+    sound = _finite(d.qpos, d.qvel, d.act)
+    d = replace(
+        d,
+        ctrl=ctrl,
+        qpos=where_worlds(sound, d.qpos, m.qpos0),
+        qvel=where_worlds(sound, d.qvel, torch.zeros_like(d.qvel)),
+        act=where_worlds(sound, d.act, torch.zeros_like(d.act)),
+        qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
+    )
+    stopped = guard.invalid | ~sound
+    for _ in range(substeps):
+        new = forward.step(m, d)
+        stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
+        state = {
+            name: where_worlds(stopped, getattr(d, name), getattr(new, name)) for name in STATE
+        }
+        d = replace(new, **state)
+    return d, guard._replace(invalid=stopped)
+
+
+class Engine(Protocol):
+    """Runs control steps; made by `make_engine`."""
+
+    name: str
+
+    def step(self, m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+        """One control step, as `guarded_step` defines it."""
+        ...
+
+    def report(self) -> dict[str, str]:
+        """What runs, and why."""
+        ...
+
+
+class ReferenceEngine:
+    """Pure PyTorch on any device and dtype; differentiable, and the measure of other engines."""
+
+    name = "reference"
+
+    def __init__(self, reason: str) -> None:
+        """Remember why this engine was picked."""
+        self._reason = reason
+
+    def step(self, m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+        """One control step, as `guarded_step` defines it."""
+        return guarded_step(m, d, guard, substeps)
+
+    def report(self) -> dict[str, str]:
+        """What runs, and why."""
+        return {"engine": self.name, "reason": self._reason}
+
+
+def make_engine(name: str, m: Model) -> Engine:
+    """The engine of that name for a model on its device.
+
+    Raises:
+        ValueError: no such engine.
+        RuntimeError: the engine does not run on the model's device.
+        NotImplementedError: the engine is not built yet.
+    """
+    device = m.qpos0.device
+    if name not in ENGINES:
+        raise ValueError(f"engine must be one of {list(ENGINES)}, not {name!r}")
+    if name == "triton" and device.type != "cuda":
+        have = "but CUDA is there" if torch.cuda.is_available() else "and PyTorch finds none here"
+        raise RuntimeError(
+            f"engine 'triton' needs the model on a CUDA device; it is on {device}, {have}. "
+            f"Build with device='cuda', or use engine='reference' or 'auto'."
+        )
+    if name == "lanes" and device.type != "cpu":
+        raise RuntimeError(
+            f"engine 'lanes' runs on the CPU and the model is on {device}; "
+            f"build with device='cpu', or use engine='reference' or 'auto'."
+        )
+    if name in ("lanes", "triton"):
+        raise NotImplementedError(
+            f"engine {name!r} is not built yet; use engine='reference' or 'auto'."
+        )
+    if name == "auto":
+        return ReferenceEngine(f"picked by 'auto': the engine there is for {device.type}")
+    return ReferenceEngine("asked for")

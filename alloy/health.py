@@ -1,0 +1,74 @@
+"""How a simulation is: which worlds are in trouble, and how much memory it takes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from alloy.physics.model import Data, Model, field_shape, tensor_fields
+
+
+class SimulationError(RuntimeError):
+    """Raised under strict=True when a world is invalid."""
+
+
+class Health(NamedTuple):
+    """What each world has been through since its reset; [W] each."""
+
+    invalid: Tensor  # bool: turned NaN or larger than 1e10, stands still until its reset
+    bad_ctrl: Tensor  # int64: control steps whose controls counted as zero
+    dropped_contacts: Tensor  # int64: contacts beyond the model's slots in the last substep
+    solver_iterations: Tensor  # int64: of the last substep
+
+
+def bytes_of(tensors: Iterable[Tensor | None], seen: set[int] | None = None) -> int:
+    """Bytes of the memory behind some tensors; what they share, or `seen` holds, counts once."""
+    seen = set() if seen is None else seen
+    total = 0
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            total += storage.nbytes()
+    return total
+
+
+def bytes_per_world(m: Model) -> int:
+    """Bytes of one world's Data with every field computed."""
+    size = {"int": 8, "bool": 1, "float": m.qpos0.element_size()}
+    return sum(
+        math.prod(field_shape(m, f)) * size[f.metadata["dtype"]] for f in tensor_fields(Data)
+    )
+
+
+def require_memory(m: Model, worlds: int) -> None:
+    """See that a step of so many worlds fits: it reads one Data, writes one, and works in a third.
+
+    Raises:
+        MemoryError: naming what is needed, what is there, and how many worlds fit.
+    """
+    device = m.qpos0.device
+    available = _available(device)
+    each = 3 * bytes_per_world(m)
+    if available is not None and each * worlds > available:
+        raise MemoryError(
+            f"{worlds} worlds of this model need about {each * worlds / 2**30:.1f} GiB on {device} "
+            f"and {available / 2**30:.1f} GiB are free; build with at most {available // each} "
+            f"worlds, or with dtype=torch.float32 if this is float64."
+        )
+
+
+def _available(device: torch.device) -> int | None:
+    """Free bytes of the device, None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "cpu" and "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
