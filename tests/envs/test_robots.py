@@ -132,6 +132,18 @@ def test_only_pads_touch_the_world():
     assert all({int(c.geom1), int(c.geom2)} != pads for c in d.contact)
 
 
+@pytest.mark.parametrize("robot, expected", [(gantry_gripper(), 2), (lift_gripper(), 0)])
+def test_pads_of_the_lift_pass_by_the_ground(robot, expected):
+    scene = Scene(dt=0.02)
+    scene.add_ground()
+    scene.add_robot("gripper", robot, pos=(0, 0, 0.095))  # pads 5 mm deep in the ground
+    m = scene.compile()
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    pads = {(int(c.geom1), int(c.geom2)) for c in d.contact}
+    assert len(pads) == expected
+
+
 @pytest.mark.parametrize(
     "fields, message",
     [
