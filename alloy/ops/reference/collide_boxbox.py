@@ -148,7 +148,7 @@ def _separating_axis(
     edge = first(sep_edge >= beaten)
     normal = choose(edge.unsqueeze(-1), both, 0.0).sum(-2)
     alias = choose(face, normal.abs(), 0.0).sum(-1, keepdim=True)
-    gain = _ALIAS_GAIN * best_face.abs() + tol.length * scale.clamp(min=1.0)
+    gain = _ALIAS_GAIN * best_face.abs() + tol.noise * scale.clamp(min=1.0)
     keep_face = (alias > _ALIAS_COS) & (best_edge < best_face + gain)
     return _Axis(
         touch=torch.maximum(best_face, best_edge) <= limit,

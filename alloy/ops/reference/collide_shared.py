@@ -26,19 +26,20 @@ class Collider(NamedTuple):
 class Tolerance(NamedTuple):
     """Where a direction or a decision drowns in rounding; in float64 MuJoCo's own limits."""
 
-    length: float  # shorter vectors have no direction
+    aligned: float  # sine of the angle below which a tangent is not taken from an axis
     parallel: float  # sine squared of the angle below which capsules count as parallel
     box_edge: float  # the same between a capsule and an edge of a box, beyond MINVAL
     cross: float  # the same between two edges of boxes
     separation: float  # slack of the box separation tests, times the summed half sizes
+    noise: float  # separations of boxes are equal up to this, times the summed half sizes
     duplicate: float  # squared distance of equal points, relative to the face
     slope: float  # rise per length below which a side runs along a clip line
     clip: float  # slack of the clip tests, relative to the face
 
 
 _TOLERANCE = {
-    torch.float64: Tolerance(1e-15, 1e-8, 0.0, 1e-16, 1e-13, 1e-14, 1e-12, 1e-12),
-    torch.float32: Tolerance(1e-7, 1e-6, 1e-6, 1e-7, 1e-6, 1e-8, 1e-5, 1e-5),
+    torch.float64: Tolerance(1e-12, 1e-8, 0.0, 1e-16, 1e-13, 1e-15, 1e-14, 1e-12, 1e-12),
+    torch.float32: Tolerance(1e-4, 1e-6, 1e-6, 1e-7, 1e-6, 1e-7, 1e-8, 1e-5, 1e-5),
 }
 
 
@@ -54,17 +55,12 @@ def table(rows: tuple | float, like: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _table(rows: tuple | float, dtype: torch.dtype, device: Any) -> Tensor:
-    return torch.tensor(rows, dtype=dtype, device=device)
+    with torch.inference_mode(False):
+        return torch.tensor(rows, dtype=dtype, device=device)
 
 
-def to_local(mat: Tensor, vec: Tensor) -> Tensor:
-    """World vector (..., 3) in the frame `mat` (..., 3, 3); (..., 3)."""
-    return (mat * vec.unsqueeze(-1)).sum(-2)
-
-
-def to_world(mat: Tensor, vec: Tensor) -> Tensor:
-    """Vector (..., 3) of the frame `mat` (..., 3, 3) in the world; (..., 3)."""
-    return (mat * vec.unsqueeze(-2)).sum(-1)
+# vectors (..., 3) of a frame `mat` (..., 3, 3) in the world, and world vectors in that frame
+to_world, to_local = math.rotate, math.rotate_inv
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -121,7 +117,7 @@ def make_frame_along(normal: Tensor, axis: Tensor, spare: Tensor) -> Tensor:
     """As make_frame, its tangent along `axis`, or along the tangent `spare` if axis is normal."""
     tangent = axis - normal * dot(normal, axis)
     length = torch.linalg.vector_norm(tangent, dim=-1, keepdim=True)
-    along = length > tolerance(normal).length
+    along = length > tolerance(normal).aligned
     tangent = torch.where(along, tangent, spare) / choose(along, length, 1.0)
     return torch.stack([normal, tangent, math.cross(normal, tangent)], -2)
 
