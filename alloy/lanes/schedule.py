@@ -217,7 +217,7 @@ class _Scheduler:
         go = [loop.go] if isinstance(loop.go, Node) else []
         items = self.level(loop, [*go, *loop.next])
         head: list[Item] = []
-        if go and depth(loop.go.loop) == depth(loop):
+        if go and loop.go.loop is loop and loop.go.op != "carry":
             while items:
                 item = items.pop(0)
                 head.append(item)
