@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -26,18 +25,19 @@ class Health(NamedTuple):
     solver_iterations: Tensor  # int64: of the last substep
 
 
-def bytes_of(tensors: Iterable[Tensor | None], seen: set[int] | None = None) -> int:
-    """Bytes of the memory behind some tensors; what they share, or `seen` holds, counts once."""
-    seen = set() if seen is None else seen
-    total = 0
-    for tensor in tensors:
-        if tensor is None:
-            continue
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in seen:
-            seen.add(storage.data_ptr())
-            total += storage.nbytes()
-    return total
+def memory_report(groups: dict[str, list[Tensor | None]]) -> dict[str, int]:
+    """Bytes of the memory behind each group of tensors, and their total; shared memory counts once.
+
+    What a group shares with an earlier one counts there.
+    """
+    seen: set[int] = set()
+    report = {}
+    for group, tensors in groups.items():
+        storages = {t.untyped_storage().data_ptr(): t for t in tensors if t is not None}
+        new = storages.keys() - seen
+        report[group] = sum(storages[at].untyped_storage().nbytes() for at in new)
+        seen |= new
+    return report | {"total": sum(report.values())}
 
 
 def bytes_per_world(m: Model) -> int:

@@ -113,7 +113,7 @@ class Names:
             return found
         size = len(self._names[kind])
         if not 0 <= name < size:
-            raise UnknownName(kind, name, [f"ids 0 to {size - 1}"] if size else [])
+            raise UnknownName(kind, str(name), [f"ids 0 to {size - 1}"] if size else [])
         return int(name)
 
     def find(self, kind: str, name: str) -> int | None:

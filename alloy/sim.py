@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -26,22 +26,32 @@ from alloy import health
 from alloy.engines import Engine, Guard, make_engine, make_guard, where_worlds
 from alloy.health import Health, SimulationError
 from alloy.names import Names
-from alloy.physics import io
+from alloy.physics import io_randomize, randomize
 from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
-from alloy.random import world_seeds
+from alloy.random import uniform, world_seeds
 from alloy.scene import Scene
+from alloy.scene_targets import Target, targets
 from alloy.views import View
 
 Source = Scene | mujoco.MjModel | mujoco.MjSpec | str | os.PathLike[str]
 
 _HELD = (*STATE, *INPUTS)  # the fields of Data that nothing else determines
+_DERIVED = tuple(f.name for f in tensor_fields(Data) if f.name not in _HELD)
+_RANDOMIZE = 0  # which draw of an episode the scene's randomizations take
+
+
+class Draw(NamedTuple):
+    """What the randomized quantities of each world were drawn with, [W] int64 each."""
+
+    seed: Tensor
+    episode: Tensor
 
 
 @dataclass(frozen=True)
 class State:
     """Everything that determines how a simulation goes on; `load_state` continues bit for bit."""
 
-    tensors: dict[str, Tensor]  # state and input fields of Data and the guard's, [W, ...]
+    tensors: dict[str, Tensor]  # fields of Data, Guard and Draw, [W, ...] each
     fingerprint: str  # of the model it belongs to
 
 
@@ -79,21 +89,16 @@ def build(
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
     device = torch.empty(0, device=device).device  # with its index
     if isinstance(scene, mujoco.MjModel):
-        mj_model, substeps, randomizations = scene, 1, ()
+        mj_model, substeps, randomized = scene, 1, ()
     else:
         scene = scene if isinstance(scene, Scene) else Scene.from_mjcf(scene)
         mj_model, substeps = scene.compile(), scene.substeps
-        randomizations = scene.randomizations
-    model = io.put_model(mj_model, dtype=dtype, device=device)
-    if randomizations:
-        fields = sorted({f"{r.field} of {r.entity!r}" for r in randomizations})
-        raise NotImplementedError(
-            f"the scene randomizes {', '.join(fields)}; randomization is not built yet. "
-            f"Remove the calls of scene.randomize"
-        )
+        randomized = targets(mj_model, scene.randomizations)
+    model = io_randomize.put_model(mj_model, randomized, dtype=dtype, device=device)
     chosen = make_engine(engine, model)
     health.require_memory(model, worlds)
-    return Simulator(mj_model, model, chosen, world_seeds(seed, worlds, device), substeps, strict)
+    seeds = world_seeds(seed, worlds, device)
+    return Simulator(mj_model, model, chosen, seeds, substeps, strict, randomized)
 
 
 def _settable(field: str) -> Any:
@@ -125,17 +130,20 @@ class Simulator(View):
         seeds: Tensor,
         substeps: int,
         strict: bool = False,
+        randomized: Sequence[Target] = (),
     ) -> None:
-        """Worlds at rest in the initial configuration, one for each seed."""
+        """Worlds at rest in the initial configuration of a nominal model, one for each seed."""
         worlds = seeds.shape[0]
+        self._nominal, self._randomized = model, randomized
+        self._draw = Draw(seeds, torch.zeros_like(seeds))
+        model = self._drawn(self._draw)
         self._start = make_data(model, worlds)
-        self._d = self._copy(self._start)
+        self._d = Data(**{name: getattr(self._start, name).clone() for name in _HELD})
         super().__init__(Names(mj_model), model, self._d)
         self._guard = make_guard(worlds, seeds.device)
         self._engine = engine
         self._versions: tuple[int, ...] = ()
         self.mj_model = mj_model
-        self.seed = seeds  # [W] int64
         self.substeps = substeps  # physics steps per control step
         self.strict = strict
 
@@ -172,6 +180,11 @@ class Simulator(View):
             f"nu {self._model.nu}, dt {self.dt:g} s, {self._engine.name} on {self.device}>"
         )
 
+    @property
+    def seed(self) -> Tensor:
+        """Seed of each world, [W] int64."""
+        return self._draw.seed.clone()
+
     # what it does
 
     def step(self, ctrl: Any = None, substeps: int | None = None) -> None:
@@ -191,7 +204,7 @@ class Simulator(View):
             raise ValueError(f"substeps must be a whole number of at least 1, not {substeps!r}")
         held = {name: getattr(self._d, name) for name in _HELD}
         if ctrl is not None:
-            held["ctrl"] = self._checked("ctrl", ctrl)
+            held["ctrl"] = _copy_like("ctrl", ctrl, self._d.ctrl)
         d, guard = self._engine.step(self._model, Data(**held), self._guard, count)
         self._change(d, guard)
         if self.strict:
@@ -216,9 +229,23 @@ class Simulator(View):
         clean = make_guard(self.num_worlds, self.device)
         self._put_worlds(mask, {name: getattr(start, name) for name in _HELD} | clean._asdict())
 
+    def randomize(self, episode: Any) -> None:
+        """Draw the quantities that the scene randomizes anew; `build` draws them for episode 0.
+
+        Args:
+            episode: [W] integers. A world's quantities depend on its seed and its number here
+                alone, so a world whose number stays keeps what it has.
+
+        Raises:
+            ValueError: episode of another shape, dtype or device; nothing has changed then.
+        """
+        self._redraw(
+            self._draw._replace(episode=_copy_like("episode", episode, self._draw.episode))
+        )
+
     def state(self) -> State:
         """A copy of everything that determines how the simulation goes on."""
-        tensors = {name: getattr(self._d, name) for name in _HELD} | self._guard._asdict()
+        tensors = self._remembered()
         return State({name: t.clone() for name, t in tensors.items()}, self._fingerprint)
 
     def load_state(self, state: State, mask: Any = None) -> None:
@@ -256,23 +283,37 @@ class Simulator(View):
 
     def memory_report(self) -> dict[str, int]:
         """Bytes by group of tensors: model, start, state, inputs, derived; and the total."""
-        seen: set[int] = set()
-        model = [getattr(self._model, f.name) for f in tensor_fields(Model)]
-        groups = {"model": model, "start": [getattr(self._start, n) for n in _HELD]}
-        for group, fields in (("state", STATE), ("inputs", INPUTS)):
-            groups[group] = [getattr(self._d, name) for name in fields]
-        groups["state"] += [*self._guard, self.seed]
-        groups["derived"] = [
-            getattr(d, f.name) for d in (self._d, self._computed) for f in tensor_fields(Data)
-        ]
-        report = {group: health.bytes_of(tensors, seen) for group, tensors in groups.items()}
-        return report | {"total": sum(report.values())}
+        models = (self._model, self._nominal)
+        groups = {
+            "model": [getattr(m, f.name) for m in models for f in tensor_fields(Model)],
+            "start": [getattr(self._start, name) for name in _HELD],
+            "state": [getattr(self._d, n) for n in STATE] + [*self._guard, *self._draw],
+            "inputs": [getattr(self._d, name) for name in INPUTS],
+            "derived": [getattr(d, n) for d in (self._d, self._computed) for n in _DERIVED],
+        }
+        return health.memory_report(groups)
 
     def engine_report(self) -> dict[str, str]:
         """Which engine runs, why, and on what."""
         return self._engine.report() | {"device": str(self.device), "dtype": str(self.dtype)}
 
     # inside
+
+    def _drawn(self, draw: Draw) -> Model:
+        """The model with every world's own values, all following from the nominal model."""
+        if not self._randomized:
+            return self._nominal
+        count = randomize.draw_count(self._randomized)
+        numbers = uniform(draw.seed, draw.episode, _RANDOMIZE, count, torch.float64)
+        return randomize.apply(self._nominal, self._randomized, numbers)
+
+    def _redraw(self, draw: Draw) -> None:
+        self._draw, self._model = draw, self._drawn(draw)
+        self._change(self._d)
+
+    def _remembered(self) -> dict[str, Tensor]:
+        held = {name: getattr(self._d, name) for name in _HELD}
+        return held | self._guard._asdict() | self._draw._asdict()
 
     def at(self, stage: str) -> Data:
         """The Data with a stage of the present state computed."""
@@ -294,64 +335,35 @@ class Simulator(View):
         self._guard = self._guard if guard is None else guard
         self._computed, self._stage, self._versions = d, "state", ()
 
-    @staticmethod
-    def _copy(d: Data) -> Data:
-        return Data(**{name: getattr(d, name).clone() for name in _HELD})
-
     def _assign(self, field: str, value: Any) -> None:
-        self._change(replace(self._d, **{field: self._checked(field, value)}))
-
-    def _checked(self, field: str, value: Any) -> Tensor:
-        """A copy of value laid out like the field, if it has the field's shape, kind and device."""
-        like = getattr(self._d, field)
-        if not isinstance(value, Tensor):
-            try:
-                value = torch.as_tensor(np.asarray(value)).to(self.device)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{field}: expected {_described(like)}; {error}") from None
-        boolean = like.dtype == torch.bool
-        right_kind = (value.dtype == torch.bool) == boolean and not value.is_complex()
-        if value.shape != like.shape or value.device != like.device or not right_kind:
-            raise ValueError(f"{field}: expected {_described(like)}; received {_described(value)}")
-        world_last = value.to(like.dtype).movedim(0, -1)
-        return world_last.clone(memory_format=torch.contiguous_format).movedim(-1, 0)
-
-    def _checked_mask(self, mask: Any) -> Tensor:
-        like = self._guard.invalid
-        mask = mask if isinstance(mask, Tensor) else torch.as_tensor(mask).to(self.device)
-        if (mask.shape, mask.dtype, mask.device) != (like.shape, like.dtype, like.device):
-            raise ValueError(f"mask: expected {_described(like)}; received {_described(mask)}")
-        return mask
+        new = _copy_like(field, value, getattr(self._d, field))
+        self._change(replace(self._d, **{field: new}))
 
     def _put_worlds(self, mask: Any, new: dict[str, Tensor]) -> None:
-        """Replace state, inputs and guard by copies in the worlds of mask, or in all."""
-        if mask is None:
-            new = {name: value.clone() for name, value in new.items()}
-        else:
-            mask = self._checked_mask(mask)
-            old = {name: getattr(self._d, name) for name in _HELD} | self._guard._asdict()
-            new = {name: where_worlds(mask, new[name], old[name]) for name in new}
-        guard = Guard(**{name: new.pop(name) for name in Guard._fields})
-        self._change(replace(self._d, **new), guard)
+        """Take some of what is remembered from `new`, in the worlds of mask or in all."""
+        old = self._remembered()
+        every = torch.ones_like(self._guard.invalid)
+        mask = every if mask is None else _copy_like("mask", mask, every)
+        now = old | {name: where_worlds(mask, new[name], old[name]) for name in new}
+        d = replace(self._d, **{name: now[name] for name in _HELD})
+        self._change(d, Guard(*(now[name] for name in Guard._fields)))
+        if self._randomized and new.keys() & set(Draw._fields):
+            self._redraw(Draw(*(now[name] for name in Draw._fields)))
 
     def _at_keyframe(self, keyframe: str | int) -> Data:
         """The start with what a keyframe of the model says of time, state and inputs."""
         mj, key = self.mj_model, self._names.id("keyframe", keyframe)
-        values = {
-            "qpos": mj.key_qpos[key],
-            "qvel": mj.key_qvel[key],
-            "act": mj.key_act[key],
-            "ctrl": mj.key_ctrl[key],
-            "mocap_pos": mj.key_mpos[key].reshape(-1, 3),
-            "mocap_quat": mj.key_mquat[key].reshape(-1, 4),
-            "step_count": np.asarray(round(mj.key_time[key] / self.physics_dt)),
-        }
-        tensors = {}
-        for name, value in values.items():
+        rows = {
+            "qpos": mj.key_qpos, "qvel": mj.key_qvel, "act": mj.key_act, "ctrl": mj.key_ctrl,
+            "mocap_pos": mj.key_mpos, "mocap_quat": mj.key_mquat,
+            "step_count": np.round(mj.key_time / self.physics_dt),
+        }  # fmt: skip
+        new = {}
+        for name, row in rows.items():
             like = getattr(self._start, name)
-            row = torch.as_tensor(value, dtype=like.dtype, device=like.device)
-            tensors[name] = torch.zeros_like(like) + row
-        return replace(self._start, **tensors)
+            value = torch.as_tensor(row[key], dtype=like.dtype, device=like.device)
+            new[name] = torch.zeros_like(like) + value.reshape(like.shape[1:])
+        return replace(self._start, **new)
 
     def _raise_if_unhealthy(self) -> None:
         worlds = self._guard.invalid.nonzero().flatten().tolist()
@@ -367,6 +379,21 @@ class Simulator(View):
         buffer = np.zeros(mujoco.mj_sizeModel(self.mj_model), np.uint8)
         mujoco.mj_saveModel(self.mj_model, None, buffer)
         return hashlib.sha256(buffer.tobytes()).hexdigest()
+
+
+def _copy_like(name: str, value: Any, like: Tensor) -> Tensor:
+    """A copy of value, world axis last in memory, if shape, kind of dtype and device fit."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(np.asarray(value)).to(like.device)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: expected {_described(like)}; {error}") from None
+    given, wanted = value.dtype, like.dtype
+    fits = torch.can_cast(given, wanted) and (given == torch.bool) == (wanted == torch.bool)
+    if value.shape != like.shape or value.device != like.device or not fits:
+        raise ValueError(f"{name}: expected {_described(like)}; received {_described(value)}")
+    world_last = value.to(wanted).movedim(0, -1)
+    return world_last.clone(memory_format=torch.contiguous_format).movedim(-1, 0)
 
 
 def _described(t: Tensor) -> str:

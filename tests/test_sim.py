@@ -789,3 +789,57 @@ def test_import_is_light():
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'scene_of'"):
         _ = alloy.scene_of
+
+
+# randomization
+
+
+def bouncing(worlds: int, seed=0) -> Simulator:
+    scene = alloy.Scene(dt=0.02, physics_dt=0.01)
+    scene.add_ground()
+    scene.add_box("box", size=(0.1, 0.1, 0.1), pos=(0, 0, 0.06), mass=1.0)
+    scene.randomize("box", "mass", 0.5, 2.0)
+    scene.randomize("world", "gravity", -11.0, -8.0)
+    return alloy.build(scene, worlds=worlds, seed=seed, dtype=torch.float64)
+
+
+def test_randomized_quantities_follow_seed_and_episode():
+    sim = bouncing(4, seed=5)
+    mass = sim.body("box").mass
+    assert len(mass.unique()) == 4
+    assert ((mass > 0.5) & (mass < 2.0)).all()
+    assert torch.equal(bouncing(2, seed=[7, 5]).body("box").mass, mass[[2, 0]])
+    weight = sim.mj_model.body_mass[1]
+    sim.step()
+    expected = -sim.model.gravity[:, 2] * 0.02
+    torch.testing.assert_close(-sim.joint(0).qvel[:, 2], expected)
+    assert weight == 1.0
+
+    sim.randomize(torch.tensor([0, 1, 0, 1]))
+    again = sim.body("box").mass
+    assert torch.equal(again[::2], mass[::2])
+    assert (again[1::2] != mass[1::2]).all()
+    sim.randomize([0] * 4)
+    assert torch.equal(sim.body("box").mass, mass)
+    for wrong in ([0], [0.5] * 4, [True] * 4):
+        with pytest.raises(ValueError, match=r"episode: expected shape \(4,\), torch.int64"):
+            sim.randomize(wrong)
+
+
+def test_state_holds_what_was_drawn():
+    sim = bouncing(3, seed=1)
+    sim.randomize([4, 5, 6])
+    sim.step()
+    state, mass = sim.state(), sim.body("box").mass
+    for _ in range(5):
+        sim.step()
+    first = held(sim)
+    other = bouncing(3, seed=70)
+    old = other.body("box").mass
+    other.load_state(state, [True, False, True])
+    assert torch.equal(other.body("box").mass, torch.stack([mass[0], old[1], mass[2]]))
+    other.load_state(state)
+    assert other.seed.tolist() == [1, 2, 3]
+    for _ in range(5):
+        other.step()
+    assert_same(held(other), first)
