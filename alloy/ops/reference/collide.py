@@ -66,13 +66,13 @@ def plane_capsule(
     pos2: Tensor, mat2: Tensor, size2: Tensor, margin: Tensor,
 ) -> Contacts:  # fmt: skip
     """The lowest points of the two end spheres, frames aligned with the capsule; 2 slots."""
-    normal, axis = mat1[..., 2].unsqueeze(-2), mat2[..., 2].unsqueeze(-2)  # (W, P, 1, 3)
-    size = size2.unsqueeze(-2)
+    normal, axis, size = mat1[..., 2], mat2[..., 2], size2.unsqueeze(-2)
     radius, ends = size[..., :1], size[..., 1:2] * table(((1.0,), (-1.0,)), size)
-    center = pos2.unsqueeze(-2) + ends * axis  # (W, P, 2, 3)
-    dist = dot(center - pos1.unsqueeze(-2), normal) - radius
-    pos = center - normal * (0.5 * dist + radius)
-    frame = make_frame_along(mat1[..., 2], mat2[..., 2], mat1[..., 0])
+    center = pos2.unsqueeze(-2) + ends * axis.unsqueeze(-2)  # (W, P, 2, 3)
+    up = normal.unsqueeze(-2)
+    dist = dot(center - pos1.unsqueeze(-2), up) - radius
+    pos = center - up * (0.5 * dist + radius)
+    frame = make_frame_along(normal, axis, mat1[..., 0])
     return dist.squeeze(-1), pos, repeat_slots(frame, 2)
 
 
@@ -172,8 +172,7 @@ def capsule_capsule(
 
     point1 = pos1.unsqueeze(-2) + along1.unsqueeze(-1) * axis1.unsqueeze(-2)  # (W, P, 2, 3)
     point2 = pos2.unsqueeze(-2) + along2.unsqueeze(-1) * axis2.unsqueeze(-2)
-    spare = math.normalize(across)[0].unsqueeze(-2)
-    normal, length = unit_or(point2 - point1, spare)
+    normal, length = unit_or(point2 - point1, across.unsqueeze(-2))
     dist = length - (radius1 + radius2).unsqueeze(-2)
     pos = point1 + normal * (0.5 * dist + radius1.unsqueeze(-2))
     used = parallel | table((1.0, 0.0), pos).bool()
@@ -186,8 +185,8 @@ def _capsule(size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _spare_normal(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """MuJoCo's normal where centres coincide: across both z axes, or x; (W, P, 3)."""
-    return math.normalize(math.cross(mat1[..., 2], mat2[..., 2]))[0]
+    """Direction of MuJoCo's normal where centres coincide: across both z axes; (W, P, 3)."""
+    return math.cross(mat1[..., 2], mat2[..., 2])
 
 
 def _one_contact(pos1: Tensor, radius1: Tensor, normal: Tensor, gap: Tensor) -> Contacts:

@@ -98,10 +98,13 @@ def first(mask: Tensor) -> Tensor:
 
 
 def unit_or(vec: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-    """Unit vector (..., 3) and length (..., 1); without direction it is the unit vector `spare`."""
+    """Unit vector (..., 3) along vec, or spare if vec has no length, or else x; length of vec."""
     length = torch.linalg.vector_norm(vec, dim=-1, keepdim=True)
-    long = length > math.MINVAL
-    return torch.where(long, vec, spare) / choose(long, length, 1.0), length
+    vec = torch.where(length > math.MINVAL, vec, spare)
+    norm = torch.linalg.vector_norm(vec, dim=-1, keepdim=True)
+    long = norm > math.MINVAL
+    unit = torch.where(long, vec, table((1.0, 0.0, 0.0), vec)) / choose(long, norm, 1.0)
+    return unit, length
 
 
 def make_frame(normal: Tensor) -> Tensor:
