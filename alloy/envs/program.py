@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from alloy.engines import Guard, make_guard
+from alloy.engines import Guard, guarded_step, make_guard
 from alloy.envs.actions import Actions
 from alloy.envs.resets import Rng
 from alloy.envs.task import BoundTask, Task
 from alloy.envs.view import COUNTERS, EnvState, EnvView, Episode
-from alloy.physics.model import INPUTS, STATE
+from alloy.physics.model import INPUTS, STATE, Data, Model, tensor_fields
+from alloy.sim import Draw
 
 if TYPE_CHECKING:
-    from alloy.physics.model import Data
     from alloy.sim import Simulator
+
+HELD = (*STATE, *INPUTS)  # the fields of Data that nothing else determines
 
 Obs = dict[str, Tensor]
 AUTORESET = ("same_step", "next_step", "disabled")
@@ -69,19 +71,43 @@ def zero_where(mask: Tensor, values: dict[str, Tensor]) -> dict[str, Tensor]:
 class Physics:
     """What a program needs of a simulator, as functions of tensors."""
 
-    def __init__(self, sim: Simulator) -> None:
-        """Take the parts of a simulator that never change; its state stays its own."""
-        self.names, self.model, self.start = sim._names, sim.model, sim._start
-        self.num_worlds, self.substeps, self.dt = sim.num_worlds, sim.substeps, sim.dt
-        self._engine = sim._engine
+    def __init__(self, sim: Simulator, *, traced: bool = False) -> None:
+        """Take the parts of a simulator that never change; its state stays its own.
 
-    def advance(self, data: Data, guard: Guard) -> tuple[Data, Guard]:
-        """One control step of every world that is not invalid."""
-        return self._engine.step(self.model, data, guard, self.substeps)
+        With `traced`, the physics is `guarded_step` itself, for an engine to compile with the rest.
+        """
+        self.names, self.substeps, self.dt = sim._names, sim.substeps, sim.dt
+        self.num_worlds = sim.num_worlds
+        self._step = guarded_step if traced else sim._engine.step
+        self._start = {name: getattr(sim._start, name)[:1] for name in HELD}
+        self._nominal, self._drawn = sim._nominal, sim._drawn
+        # the quantities that the scene randomizes, and what follows from them
+        self.varied = tuple(
+            f.name
+            for f in tensor_fields(Model)
+            if getattr(sim.model, f.name) is not getattr(sim._nominal, f.name)
+        )
 
-    def clean(self) -> Guard:
+    def start(self, worlds: int) -> Data:
+        """The state and inputs that every reset starts from."""
+        return Data(**{n: t.expand(worlds, *t.shape[1:]) for n, t in self._start.items()})
+
+    def clean(self, worlds: int) -> Guard:
         """The health of worlds that begin."""
-        return make_guard(self.num_worlds, self.start.qpos.device)
+        return make_guard(worlds, self._nominal.qpos0.device)
+
+    def model(self, fields: dict[str, Tensor]) -> Model:
+        """The model of worlds whose own values are `fields`."""
+        return replace(self._nominal, **fields) if fields else self._nominal
+
+    def draw(self, seed: Tensor, number: Tensor) -> dict[str, Tensor]:
+        """What the scene's randomizations give worlds in an episode, by field of Model."""
+        model = self._drawn(Draw(seed, number)) if self.varied else self._nominal
+        return {name: getattr(model, name) for name in self.varied}
+
+    def advance(self, state: EnvState, data: Data) -> tuple[Data, Guard]:
+        """One control step from `data` of every world that is not invalid."""
+        return self._step(self.model(state.fields), data, state.guard, self.substeps)
 
 
 class Program:
@@ -92,14 +118,13 @@ class Program:
         if autoreset not in AUTORESET:
             raise ValueError(f"autoreset must be one of {list(AUTORESET)}, not {autoreset!r}")
         self.physics, self.actions, self.autoreset = physics, actions, autoreset
-        start = EnvState(physics.start, physics.clean(), self._blank())
-        self.task = BoundTask(task, self.view(start))
+        self.task = BoundTask(task, self.view(self._begun(physics.num_worlds)))
 
     def view(self, state: EnvState, previous: Data | None = None) -> EnvView:
         """The state as a task's functions see it."""
         return EnvView(
             self.physics.names,
-            self.physics.model,
+            self.physics.model(state.fields),
             state.data,
             state.episode,
             previous=previous,
@@ -137,22 +162,21 @@ class Program:
 
     def restart(self, state: EnvState, mask: Tensor, seed: Tensor | None = None) -> EnvState:
         """Begin a new episode in the masked worlds: the next one, or the first of a given seed."""
-        ep = state.episode
+        ep, worlds = state.episode, state.data.qpos.shape[0]
         number = ep.number + 1 if seed is None else torch.zeros_like(ep.number)
-        blank = replace(self._blank(), seed=ep.seed if seed is None else seed, number=number)
-        clean = self.physics.clean()
-        view = self.view(EnvState(self.physics.start, clean, blank))
-        rng = Rng(blank.seed, blank.number, view.qpos.dtype)
-        self.task.begin(view, rng)
-        blank = replace(blank, memory=self.task.start_memory(view))
+        new = self._begun(worlds, ep.seed if seed is None else seed, number)
+        view = self.view(new)
+        self.task.begin(view, Rng(new.episode.seed, number, view.qpos.dtype))
+        memory = self.task.start_memory(view)
         begun = view.at("state")
         return EnvState(
-            replace(state.data, **_select_fields(mask, begun, state.data, (*STATE, *INPUTS))),
-            Guard(**_select_fields(mask, clean, state.guard, Guard._fields)),
+            replace(state.data, **_select_fields(mask, begun, state.data, HELD)),
+            Guard(**_select_fields(mask, new.guard, state.guard, Guard._fields)),
             Episode(
-                memory=select_all(mask, blank.memory, ep.memory or blank.memory),
-                **_select_fields(mask, blank, ep, COUNTERS),
+                memory=select_all(mask, memory, ep.memory or memory),
+                **_select_fields(mask, new.episode, ep, COUNTERS),
             ),
+            select_all(mask, new.fields, state.fields),
         )
 
     def observe(self, state: EnvState) -> Obs:
@@ -165,7 +189,7 @@ class Program:
 
     def first(self, seed: Tensor) -> EnvState:
         """Every world at the start of its seed's first episode."""
-        state = EnvState(self.physics.start, self.physics.clean(), self._blank())
+        state = self._begun(seed.shape[0], seed)
         return self.restart(state, torch.ones_like(state.episode.ended), seed)
 
     def _advance(self, state: EnvState, action: Tensor) -> tuple[EnvState, StepOutput]:
@@ -175,7 +199,7 @@ class Program:
         ctrl = self.actions.ctrl(action, before.ctrl)
         # not a number in, so that the guard counts it; the last targets stay as they were
         spoilt = select(bad, torch.full_like(ctrl, torch.nan), ctrl)
-        after, guard = self.physics.advance(replace(before, ctrl=spoilt), state.guard)
+        after, guard = self.physics.advance(state, replace(before, ctrl=spoilt))
         after = replace(after, ctrl=select(bad, before.ctrl, after.ctrl))
         invalid = guard.invalid
         ep = replace(
@@ -184,7 +208,7 @@ class Program:
             action=action,
             last_action=select(ep.steps == 0, action, ep.action),
         )
-        view = self.view(EnvState(after, guard, ep), previous=before)
+        view = self.view(EnvState(after, guard, ep, state.fields), previous=before)
         verdict = self.task.judge(view)
         task = self.task.task
         success = verdict.success & ~invalid
@@ -199,7 +223,7 @@ class Program:
             ep, memory=verdict.memory, total=ep.total + reward, ended=terminated | truncated
         )
         obs = self.task.observe(view)
-        return EnvState(after, guard, ep), StepOutput(
+        return EnvState(after, guard, ep, state.fields), StepOutput(
             obs=obs,
             final_obs=obs,
             reward=reward,
@@ -247,19 +271,23 @@ class Program:
         """What a reset reports, in the worlds that begin an episode."""
         return select_all(pending, self.reset_info(state), out.info)
 
-    def _blank(self) -> Episode:
-        """The bookkeeping of an episode that has not begun."""
-        d, worlds = self.physics.start, self.physics.num_worlds
-        count = torch.zeros(worlds, dtype=torch.int64, device=d.qpos.device)
-        action = d.qpos.new_zeros(worlds, len(self.actions.names))
+    def _begun(
+        self, worlds: int, seed: Tensor | None = None, number: Tensor | None = None
+    ) -> EnvState:
+        """Worlds at the start, before any reset term, in episodes of these seeds and numbers."""
+        data = self.physics.start(worlds)
+        count = torch.zeros(worlds, dtype=torch.int64, device=data.qpos.device)
+        seed, number = count if seed is None else seed, count if number is None else number
         low, high = self.actions.clip
-        action = torch.clamp(action, low, high)
-        return Episode(
-            seed=count,
-            number=count,
+        action = torch.clamp(data.qpos.new_zeros(worlds, len(self.actions.names)), low, high)
+        episode = Episode(
+            seed=seed,
+            number=number,
             steps=count,
-            total=d.qpos.new_zeros(worlds),
+            total=data.qpos.new_zeros(worlds),
             action=action,
             last_action=action,
             ended=count.bool(),
         )
+        fields = self.physics.draw(seed, number)
+        return EnvState(data, self.physics.clean(worlds), episode, fields)

@@ -24,7 +24,7 @@ from alloy.envs.rendering import Renderer, RenderOptions
 from alloy.envs.task import Task
 from alloy.health import SimulationError
 from alloy.random import world_seeds
-from alloy.sim import build
+from alloy.sim import Draw, build
 
 if TYPE_CHECKING:
     from alloy.scene import Scene
@@ -240,10 +240,14 @@ class VectorEnv(gym.vector.VectorEnv):
     # between the parts of the state and where they are kept
 
     def _state(self) -> EnvState:
-        return EnvState(self.sim.data, self.sim._guard, self._episode)
+        fields = {name: getattr(self.sim.model, name) for name in self.program.physics.varied}
+        return EnvState(self.sim.data, self.sim._guard, self._episode, fields)
 
     def _set(self, state: EnvState) -> None:
         self._episode = state.episode
+        if state.fields:
+            self.sim._draw = Draw(state.episode.seed, state.episode.number)
+            self.sim._model = self.program.physics.model(state.fields)
         self.sim._change(state.data, state.guard)
 
     # between the tensors inside and what leaves

@@ -41,6 +41,7 @@ class EnvState:
     data: Data
     guard: Guard
     episode: Episode
+    fields: dict[str, Tensor] = field(default_factory=dict)  # of Model, where worlds differ
 
 
 class EnvView(View):
