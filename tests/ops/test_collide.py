@@ -8,6 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from alloy.ops.reference import collide_shared
 from alloy.ops.reference.collide import COLLIDERS, FAR
 from tests.ops.oracle import (
     BOX,
@@ -338,3 +339,15 @@ def test_traces_and_is_lean(kind):
         COLLIDERS[kind].fn(*args)
     limit = {(PLANE, CAPSULE): 40, (CAPSULE, BOX): 330, (BOX, BOX): 420}.get(kind, 110)
     assert count.calls <= limit
+
+
+def test_constants_made_inside_a_transform_stay_plain():
+    args = spread_out((PLANE, CAPSULE), (0.01, 0.02, 0.03))
+    collide_shared._table.cache_clear()
+    make_fx(torch.func.functionalize(COLLIDERS[PLANE, CAPSULE].fn))(*args)
+    traced = COLLIDERS[PLANE, CAPSULE].fn(*args)
+    with torch.inference_mode():
+        collide_shared._table.cache_clear()
+        COLLIDERS[PLANE, CAPSULE].fn(*args)
+    for a, b in zip(traced, COLLIDERS[PLANE, CAPSULE].fn(*args), strict=True):
+        assert torch.equal(a, b) and not torch._is_functional_tensor(a)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from alloy import math
 
@@ -55,7 +56,10 @@ def table(rows: tuple | float, like: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _table(rows: tuple | float, dtype: torch.dtype, device: Any) -> Tensor:
-    with torch.inference_mode(False):
+    if torch.compiler.is_compiling():
+        return torch.tensor(rows, dtype=dtype, device=device)
+    # outside any transform that happens to run, so that what is kept is a plain tensor
+    with torch.inference_mode(False), torch._C._DisableFuncTorch(), _disable_current_modes():
         return torch.tensor(rows, dtype=dtype, device=device)
 
 
