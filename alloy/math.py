@@ -15,40 +15,32 @@ from torch import Tensor
 
 MINVAL = 1e-15  # MuJoCo's mjMINVAL: the smallest denominator
 
-# (row of the output, left index, right index, sign) of the Hamilton product
-_QUAT_MUL = (
-    (0, 0, 0, 1), (0, 1, 1, -1), (0, 2, 2, -1), (0, 3, 3, -1),
-    (1, 0, 1, 1), (1, 1, 0, 1), (1, 2, 3, 1), (1, 3, 2, -1),
-    (2, 0, 2, 1), (2, 1, 3, -1), (2, 2, 0, 1), (2, 3, 1, 1),
-    (3, 0, 3, 1), (3, 1, 2, 1), (3, 2, 1, -1), (3, 3, 0, 1),
-)  # fmt: skip
-_QUAT_MAT = (
-    (0, 0, 0, 1), (0, 1, 1, 1), (0, 2, 2, -1), (0, 3, 3, -1),
-    (1, 1, 2, 2), (1, 0, 3, -2), (2, 1, 3, 2), (2, 0, 2, 2),
-    (3, 1, 2, 2), (3, 0, 3, 2), (4, 0, 0, 1), (4, 1, 1, -1), (4, 2, 2, 1), (4, 3, 3, -1),
-    (5, 2, 3, 2), (5, 0, 1, -2), (6, 1, 3, 2), (6, 0, 2, -2),
-    (7, 2, 3, 2), (7, 0, 1, 2), (8, 0, 0, 1), (8, 1, 1, -1), (8, 2, 2, -1), (8, 3, 3, 1),
+# entry k of row i of the Hamilton product a b: _SIGN[i][k] * a[k] * b[_OTHER[i][k]]
+_OTHER = ((0, 1, 2, 3), (1, 0, 3, 2), (2, 3, 0, 1), (3, 2, 1, 0))
+_SIGN = ((1, -1, -1, -1), (1, 1, 1, -1), (1, -1, 1, 1), (1, 1, -1, 1))
+# rotation matrix as a linear map of the products q_i q_j of _PAIRS
+_PAIRS = ((0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+_MAT = (
+    (1, 1, -1, -1, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0, -2, 2, 0, 0),
+    (0, 0, 0, 0, 0, 2, 0, 0, 2, 0), (0, 0, 0, 0, 0, 0, 2, 2, 0, 0),
+    (1, -1, 1, -1, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, -2, 0, 0, 0, 0, 2),
+    (0, 0, 0, 0, 0, -2, 0, 0, 2, 0), (0, 0, 0, 0, 2, 0, 0, 0, 0, 2),
+    (1, -1, -1, 1, 0, 0, 0, 0, 0, 0),
 )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
-def _bilinear_table(
-    terms: tuple[tuple[int, int, int, int], ...], n_out: int, dtype: torch.dtype, device: str
-) -> Tensor:
-    table = torch.zeros(16, n_out, dtype=dtype)
-    for out, left, right, sign in terms:
-        table[4 * left + right, out] = sign
-    return table.to(device)
-
-
-def _bilinear(a: Tensor, b: Tensor, terms: tuple, n_out: int) -> Tensor:
-    table = _bilinear_table(terms, n_out, a.dtype, str(a.device))
-    return (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2) @ table
+def constant(values: tuple, dtype: torch.dtype, device: str) -> Tensor:
+    """A small constant tensor, made once for each dtype and device."""
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def quat_mul(a: Tensor, b: Tensor) -> Tensor:
     """Hamilton product of quaternions (..., 4); (..., 4)."""
-    return _bilinear(a, b, _QUAT_MUL, 4)
+    device = str(a.device)
+    other = constant(_OTHER, torch.int64, device)
+    return (a.unsqueeze(-2) * b[..., other] * constant(_SIGN, a.dtype, device)).sum(-1)
 
 
 def quat_conj(q: Tensor) -> Tensor:
@@ -58,7 +50,10 @@ def quat_conj(q: Tensor) -> Tensor:
 
 def quat_to_mat(q: Tensor) -> Tensor:
     """Rotation matrix of a unit quaternion (..., 4); (..., 3, 3)."""
-    return _bilinear(q, q, _QUAT_MAT, 9).unflatten(-1, (3, 3))
+    device = str(q.device)
+    left, right = (constant(tuple(pair[k] for pair in _PAIRS), torch.int64, device) for k in (0, 1))
+    products = q[..., left] * q[..., right]
+    return (products @ constant(_MAT, q.dtype, device).T).unflatten(-1, (3, 3))
 
 
 def quat_normalize(q: Tensor) -> Tensor:
@@ -93,13 +88,23 @@ def quat_to_rotvec(q: Tensor) -> Tensor:
 
 
 def rotate(mat: Tensor, vec: Tensor) -> Tensor:
-    """Matrix (..., 3, 3) times vector (..., 3); (..., 3)."""
-    return (mat @ vec.unsqueeze(-1)).squeeze(-1)
+    """Matrix (..., n, 3) times vector (..., 3); (..., n)."""
+    return (mat * vec.unsqueeze(-2)).sum(-1)
 
 
 def rotate_inv(mat: Tensor, vec: Tensor) -> Tensor:
-    """Transposed matrix (..., 3, 3) times vector (..., 3); (..., 3)."""
-    return (vec.unsqueeze(-2) @ mat).squeeze(-2)
+    """Transposed matrix (..., 3, n) times vector (..., 3); (..., n)."""
+    return (mat * vec.unsqueeze(-1)).sum(-2)
+
+
+def compose(a: Tensor, b: Tensor) -> Tensor:
+    """Product of small matrices (..., i, k) and (..., k, j), broadcasting; (..., i, j)."""
+    return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
+
+
+def constant_times(a: Tensor, x: Tensor) -> Tensor:
+    """A constant matrix (i, k) times every world's (W, k, j); (W, i, j)."""
+    return torch.bmm(a.expand(x.shape[0], -1, -1), x)
 
 
 def cross(a: Tensor, b: Tensor) -> Tensor:

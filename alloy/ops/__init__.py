@@ -61,7 +61,7 @@ def com(
     xanchor: Tensor,
     xaxis: Tensor,
     body_ipos: Tensor,
-    body_iquat: Tensor,
+    body_imat: Tensor,
     body_mass: Tensor,
     body_subtreemass: Tensor,
     body_inertia: Tensor,
@@ -75,7 +75,7 @@ def com(
         xanchor: (W, njnt, 3) joint anchors [m].
         xaxis: (W, njnt, 3) joint axes.
         body_ipos: (1|W, nbody, 3) inertial frame in the body [m].
-        body_iquat: (1|W, nbody, 4).
+        body_imat: (1|W, nbody, 3, 3) its rotation.
         body_mass: (1|W, nbody) [kg].
         body_subtreemass: (1|W, nbody) [kg].
         body_inertia: (1|W, nbody, 3) principal moments [kg m^2].
@@ -86,7 +86,7 @@ def com(
         (W, nbody, 10) about the tree's centre of mass, and cdof (W, nv, 6), rotation first.
     """
     return reference_inertia.com(
-        xpos, xmat, xanchor, xaxis, body_ipos, body_iquat, body_mass, body_subtreemass,
+        xpos, xmat, xanchor, xaxis, body_ipos, body_imat, body_mass, body_subtreemass,
         body_inertia, tree,
     )  # fmt: skip
 
@@ -150,13 +150,12 @@ def factor_solve(chol: Tensor, b: Tensor) -> Tensor:
 def solve(
     mass: Tensor,
     qfrc_smooth: Tensor,
-    qacc_smooth: Tensor,
     jac: Tensor,
     aref: Tensor,
     d: Tensor,
     frictionloss: Tensor,
     con_friction: Tensor,
-    warmstart: Tensor | None,
+    warmstart: Tensor,
     layout: ConstraintLayout,
     impratio: float,
     scale: float,
@@ -167,13 +166,12 @@ def solve(
     Args:
         mass: (W, nv, nv).
         qfrc_smooth: (W, nv) forces without constraints.
-        qacc_smooth: (W, nv) acceleration without constraints.
         jac: (W, nefc, nv) base rows.
         aref: (W, nefc) reference acceleration.
         d: (W, nefc) inverse regularisation, zero where not active.
         frictionloss: (1|W, nv).
         con_friction: (1|W, ncon, 5).
-        warmstart: (W, nv) last acceleration, taken where its cost is lower; None: not used.
+        warmstart: (W, nv) where to start, the last acceleration.
         layout: what each row is.
         impratio: ratio of frictional to normal impedance.
         scale: 1 / (meaninertia * nv), makes tolerances dimensionless.
@@ -184,7 +182,7 @@ def solve(
         Differentiable by the implicit function theorem.
     """
     return reference_solver.solve(
-        mass, qfrc_smooth, qacc_smooth, jac, aref, d, frictionloss, con_friction, warmstart,
+        mass, qfrc_smooth, jac, aref, d, frictionloss, con_friction, warmstart,
         layout, impratio, scale, opt,
     )  # fmt: skip
 

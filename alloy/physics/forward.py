@@ -49,19 +49,21 @@ def velocity(m: Model, d: Data) -> Data:
 def solve(m: Model, d: Data) -> Data:
     """Acceleration with and without constraints (mj_fwdAcceleration, mj_fwdConstraint)."""
     smooth_force = d.qfrc_passive - d.qfrc_bias + d.qfrc_actuator + smooth.applied_force(m, d)
-    free = ops.factor_solve(ops.factor(d.M), smooth_force)
-    d = replace(d, qfrc_smooth=smooth_force, qacc_smooth=free)
+    d = replace(d, qfrc_smooth=smooth_force)
     if not m.nefc:
-        none = torch.zeros_like(d.step_count)
         return replace(
-            d, qacc=free, qfrc_constraint=torch.zeros_like(free), efc_force=d.efc_D,
-            solver_niter=none,
-        )  # fmt: skip
-    warmstart = None if "warmstart" in m.opt.disable else d.qacc_warmstart
+            d,
+            qacc=ops.factor_solve(ops.factor(d.M), smooth_force),
+            qfrc_constraint=torch.zeros_like(smooth_force),
+            efc_force=d.efc_D,
+            solver_niter=torch.zeros_like(d.step_count),
+        )
+    cold = "warmstart" in m.opt.disable
     opt = (m.opt.tolerance, m.opt.ls_tolerance, m.opt.iterations, m.opt.ls_iterations)
     qacc, qfrc_constraint, force, niter = ops.solve(
-        d.M, smooth_force, free, d.efc_J, d.efc_aref, d.efc_D, m.dof_frictionloss, m.con_friction,
-        warmstart, m.efc, m.opt.impratio, 1 / (m.meaninertia * max(1, m.nv)), opt,
+        d.M, smooth_force, d.efc_J, d.efc_aref, d.efc_D, m.dof_frictionloss, m.con_friction,
+        torch.zeros_like(d.qvel) if cold else d.qacc_warmstart, m.efc, m.opt.impratio,
+        1 / (m.meaninertia * max(1, m.nv)), opt,
     )  # fmt: skip
     return replace(
         d, qacc=qacc, qfrc_constraint=qfrc_constraint, efc_force=force, solver_niter=niter

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from alloy import math
 from alloy.physics import constraint, io_layout, io_refuse, io_tables
 from alloy.physics.layout import FreeBodies
 from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
@@ -18,6 +19,7 @@ from alloy.physics.tree import BALL, FREE, make_tree
 
 _INTEGRATOR = {0: "euler", 1: "rk4", 3: "implicitfast"}
 _CONE = {0: "pyramidal", 1: "elliptic"}
+_MATRIX_OF = {"body_imat": "body_iquat", "geom_mat": "geom_quat", "site_mat": "site_quat"}
 _TOPOLOGY = (
     "body_parentid", "body_rootid", "body_mocapid", "body_jntnum", "body_jntadr", "body_dofnum",
     "body_dofadr", "body_quat", "jnt_type", "jnt_qposadr", "jnt_dofadr", "jnt_bodyid", "jnt_pos",
@@ -151,13 +153,14 @@ def put_model(
         "wind": put(mj.opt.wind)[None],
     }
     for f in tensor_fields(Model):
-        if f.name in values or f.name.startswith(("con_", "efc_")):
+        if f.name in values or f.name.startswith(("con_", "efc_")) or f.name in _MATRIX_OF:
             continue
         value = np.array(getattr(mj, f.name))
         if f.name == "eq_data":
             value = value[:, :11]
         values[f.name] = put(value.astype(float))[None]
     values |= {name: put(value)[None] for name, value in contacts.params.items()}
+    values |= {name: math.quat_to_mat(values[quat]) for name, quat in _MATRIX_OF.items()}
     sizes = {
         name: int(getattr(mj, name))
         for name in (

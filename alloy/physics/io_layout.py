@@ -16,6 +16,7 @@ from alloy.physics.layout import (
     ContactTables,
     EqualityGroup,
     PairGroup,
+    PyramidTables,
 )
 from alloy.physics.tree import BALL, HINGE, SLIDE
 
@@ -235,6 +236,28 @@ def _row_tables(
     return (None if trivial else put(unit)), (None if not cones else put(normal))
 
 
+def _pyramid(
+    cones: list[ConeGroup], slots: list[np.ndarray], n_scalar: int, put: Put
+) -> tuple[PyramidTables, int]:
+    """Faces of a pyramidal model, and their number."""
+    normal, tangent, friction, sign = (
+        list(range(n_scalar)), list(range(n_scalar)), [0] * n_scalar, [0.0] * n_scalar,
+    )  # fmt: skip
+    base_normal = list(range(n_scalar))
+    for cone, members in zip(cones, slots, strict=True):
+        for k, slot in enumerate(members):
+            first = cone.start + k * cone.dim
+            base_normal += [first] * cone.dim
+            for axis in range(1, cone.dim):
+                normal += [first, first]
+                tangent += [first + axis, first + axis]
+                friction += [5 * int(slot) + axis - 1] * 2
+                sign += [1.0, -1.0]
+    columns = (np.array(x, int) for x in (normal, tangent, friction))
+    tables = [put(x) for x in (*columns, np.array(sign), np.array(base_normal, int))]
+    return PyramidTables(*tables), len(normal)
+
+
 def rows(
     mj: mujoco.MjModel, put: Put, moves: np.ndarray, con_dim: tuple[int, ...]
 ) -> tuple[ConstraintLayout, Tensor]:
@@ -246,7 +269,9 @@ def rows(
     scalar, ball = _limit_joints(mj)
     eye = np.eye(nv)
     scalar_joint = np.array([j for j, _ in scalar], int)
-    ball_dofs = np.array([eye[mj.jnt_dofadr[j] + np.arange(3)] for j in ball]).reshape(-1, 3, nv)
+    ball_dofs = np.array([eye[mj.jnt_dofadr[j] + np.arange(3)] for j in ball]).reshape(
+        len(ball), 3, nv
+    )
     ball_qpos = np.array([mj.jnt_qposadr[j] + np.arange(4) for j in ball], int).reshape(-1, 4)
 
     ne = sum(g.n * g.dim for g in equalities)
@@ -262,16 +287,24 @@ def rows(
     units += [(n_unit + i, True) for i in range(nf + nl)]
     n_unit += nf + nl
     units += [(n_unit + int(slot), True) for slot in frictionless]
-    cones, start = [], ne + nf + nl + n1
+    cones, cone_slots, start = [], [], ne + nf + nl + n1
     for dim in (3, 4, 6):
         slots = np.flatnonzero(dims == dim)
         if not len(slots):
             continue
         every = len(slots) == len(dims)
         cones.append(ConeGroup(dim, None if every else put(slots), len(slots), start))
+        cone_slots.append(slots)
         start += dim * len(slots)
         units += [(n_unit + int(slot), k == 0) for slot in slots for k in range(dim)]
     row_unit, row_normal = _row_tables(units, cones, put)
+    pyramidal, pyramid, faces = mj.opt.cone == 0, None, ne + nf + nl + n1
+    if pyramidal and cones:
+        pyramid, faces = _pyramid(cones, cone_slots, faces, put)
+    face = np.arange(faces)
+    is_loss = (face >= ne) & (face < ne + nf)
+    loss_place = np.zeros((nv, faces))
+    loss_place[friction, face[is_loss]] = 1
     used = [mj.eq_solimp[g.ids.cpu().numpy()] for g in equalities]
     used += [
         mj.dof_solimp[friction],
@@ -282,7 +315,10 @@ def rows(
     explicit_ref = mj.pair_solreffriction.any() and mj.opt.cone == 1
     layout = ConstraintLayout(
         equalities=tuple(equalities), ne=ne, nf=nf, nl=nl, n1=n1, cones=tuple(cones),
-        pyramidal=mj.opt.cone == 0,
+        pyramidal=pyramidal, pyramid=pyramid,
+        face_top=put(np.where(face < ne, np.inf, 0.0)),
+        is_loss=put(is_loss) if nf else None,
+        loss_place=put(loss_place) if nf else None,
         friction_dofs=put(friction) if nf else None,
         limit_joints=put(np.concatenate([scalar_joint, np.array(ball, int)])) if nl else None,
         limit_side=put(np.array([float(s) for _, s in scalar])) if scalar else None,

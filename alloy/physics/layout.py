@@ -74,6 +74,20 @@ class FreeBodies:
 
 
 @dataclass(frozen=True)
+class PyramidTables:
+    """How the faces of a pyramidal model come from base rows: x = base[normal] +- mu base[tangent].
+
+    Rows outside of a friction cone are their own face, with slope zero.
+    """
+
+    normal: Tensor  # (faces,) base row of the normal, or the row itself
+    tangent: Tensor  # (faces,) base row of the tangent, or the row itself
+    friction: Tensor  # (faces,) into con_friction flattened over (slot, axis)
+    sign: Tensor  # (faces,) +1, -1, or 0 where the face has no tangent
+    base_normal: Tensor  # (nefc,) the normal of each tangent row, else the row itself
+
+
+@dataclass(frozen=True)
 class ConstraintLayout:
     """Order of the base rows and of their units (an equality, a dof, a limit or a contact)."""
 
@@ -84,6 +98,10 @@ class ConstraintLayout:
     n1: int  # frictionless contact rows
     cones: tuple[ConeGroup, ...]
     pyramidal: bool
+    pyramid: PyramidTables | None  # None: elliptic, or no friction cones
+    face_top: Tensor  # (faces,) inf on equalities, 0 on one-sided faces
+    is_loss: Tensor | None  # (faces,) bool, friction loss faces; None: there are none
+    loss_place: Tensor | None  # (nv, faces) one-hot: the dof of each friction loss face
     friction_dofs: Tensor | None  # (nf,)
     limit_joints: Tensor | None  # (nl,) hinges and slides first, then balls
     limit_side: Tensor | None  # (nl scalar,) +1 lower, -1 upper, 0 whichever is nearer

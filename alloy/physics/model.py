@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def tensor(*shape: str | int, dtype: str = "float", stage: str = "") -> Any:
-    """Declare a tensor field: symbolic shape, kind of dtype, and for Data the stage that writes it."""
+    """Declare a tensor field: symbolic shape, dtype kind, and for Data the stage that writes it."""
     return field(default=None, metadata={"shape": shape, "dtype": dtype, "stage": stage})
 
 
@@ -77,6 +77,7 @@ class Model:
     body_quat: Tensor = tensor("1|W", "nbody", 4)
     body_ipos: Tensor = tensor("1|W", "nbody", 3)
     body_iquat: Tensor = tensor("1|W", "nbody", 4)
+    body_imat: Tensor = tensor("1|W", "nbody", 3, 3)  # rotation matrix of body_iquat
     body_mass: Tensor = tensor("1|W", "nbody")
     body_subtreemass: Tensor = tensor("1|W", "nbody")
     body_inertia: Tensor = tensor("1|W", "nbody", 3)
@@ -98,11 +99,13 @@ class Model:
     dof_solimp: Tensor = tensor("1|W", "nv", 5)
     geom_pos: Tensor = tensor("1|W", "ngeom", 3)
     geom_quat: Tensor = tensor("1|W", "ngeom", 4)
+    geom_mat: Tensor = tensor("1|W", "ngeom", 3, 3)  # rotation matrix of geom_quat
     geom_size: Tensor = tensor("1|W", "ngeom", 3)
     geom_rbound: Tensor = tensor("1|W", "ngeom")
     geom_friction: Tensor = tensor("1|W", "ngeom", 3)
     site_pos: Tensor = tensor("1|W", "nsite", 3)
     site_quat: Tensor = tensor("1|W", "nsite", 4)
+    site_mat: Tensor = tensor("1|W", "nsite", 3, 3)  # rotation matrix of site_quat
     tendon_stiffness: Tensor = tensor("1|W", "ntendon")
     tendon_damping: Tensor = tensor("1|W", "ntendon")
     tendon_lengthspring: Tensor = tensor("1|W", "ntendon", 2)
@@ -195,7 +198,6 @@ class Data:
     actuator_force: Tensor = tensor("W", "nu", stage="acceleration")
     qfrc_actuator: Tensor = tensor("W", "nv", stage="acceleration")
     qfrc_smooth: Tensor = tensor("W", "nv", stage="acceleration")
-    qacc_smooth: Tensor = tensor("W", "nv", stage="acceleration")
     qacc: Tensor = tensor("W", "nv", stage="acceleration")
     qfrc_constraint: Tensor = tensor("W", "nv", stage="acceleration")
     efc_force: Tensor = tensor("W", "nefc", stage="acceleration")
@@ -223,7 +225,7 @@ def empty_world_last(worlds: int, shape: tuple[int, ...], **kw: Any) -> Tensor:
 
 
 def make_data(m: Model, worlds: int) -> Data:
-    """State and inputs of `worlds` worlds at qpos0, everything else unset until a stage writes it."""
+    """State and inputs of `worlds` worlds at qpos0; the rest is unset until a stage writes it."""
     float_like = m.qpos0
     out: dict[str, Tensor] = {}
     for f in tensor_fields(Data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from alloy import math, ops
 from alloy.physics.model import Data, Model
@@ -17,7 +18,7 @@ def kinematics(m: Model, d: Data) -> Data:
         m.jnt_axis, m.tree,
     )  # fmt: skip
     xipos, ximat, subtree_com, cinert, cdof = ops.com(
-        xpos, xmat, xanchor, xaxis, m.body_ipos, m.body_iquat, m.body_mass, m.body_subtreemass,
+        xpos, xmat, xanchor, xaxis, m.body_ipos, m.body_imat, m.body_mass, m.body_subtreemass,
         m.body_inertia, m.tree,
     )  # fmt: skip
     d = replace(
@@ -25,15 +26,21 @@ def kinematics(m: Model, d: Data) -> Data:
         ximat=ximat, subtree_com=subtree_com, cinert=cinert, cdof=cdof,
     )  # fmt: skip
     for kind in ("geom", "site"):
-        body = m.derived[f"{kind}_bodyid"]
-        pos, quat = getattr(m, f"{kind}_pos"), getattr(m, f"{kind}_quat")
-        mat = xmat[:, body]
-        poses = {
-            f"{kind}_xpos": xpos[:, body] + math.rotate(mat, pos),
-            f"{kind}_xmat": mat @ math.quat_to_mat(quat),
-        }
-        d = replace(d, **poses)
+        if getattr(m, f"n{kind}"):
+            d = replace(d, **_attached(m, xpos, xmat, kind))
+        else:
+            d = replace(d, **{f"{kind}_xpos": xpos[:, :0], f"{kind}_xmat": xmat[:, :0]})
     return d
+
+
+def _attached(m: Model, xpos: Tensor, xmat: Tensor, kind: str) -> dict[str, Tensor]:
+    """World poses of the geoms or sites."""
+    body = m.derived[f"{kind}_bodyid"]
+    mat = xmat[:, body]
+    return {
+        f"{kind}_xpos": xpos[:, body] + math.rotate(mat, getattr(m, f"{kind}_pos")),
+        f"{kind}_xmat": math.compose(mat, getattr(m, f"{kind}_mat")),
+    }
 
 
 def mass_matrix(m: Model, d: Data) -> Data:
@@ -49,9 +56,9 @@ def velocity(m: Model, d: Data) -> Data:
     return replace(d, cvel=cvel, cdof_dot=cdof_dot, qfrc_bias=qfrc_bias)
 
 
-def applied_force(m: Model, d: Data) -> torch.Tensor:
+def applied_force(m: Model, d: Data) -> Tensor:
     """Generalised force (W, nv) of qfrc_applied and of the wrenches xfrc_applied on bodies."""
     force, torque = d.xfrc_applied[..., :3], d.xfrc_applied[..., 3:]
     arm = d.xipos - d.subtree_com[:, m.tree.body_root]
     wrench = torch.cat([torque + math.cross(arm, force), force], -1)
-    return d.qfrc_applied + math.dot(d.cdof, m.tree.moves.T @ wrench)
+    return d.qfrc_applied + math.dot(d.cdof, math.constant_times(m.tree.moves.T, wrench))

@@ -1,8 +1,10 @@
-"""Forces, curvature and cost of constraint rows in base form, for both friction cones.
+"""Forces, curvature and cost of constraint rows, for both friction cones.
 
-Every row's penalty is convex; written by its dual, a scalar row with force bounds [lo, hi] has
-f = clamp(-D x, lo, hi) and cost -f x - f^2 / (2 D): equality, Huber friction loss and one-sided
-limit differ in their bounds only. A pyramid is a set of one-sided edges normal +- mu * tangent.
+Base rows (normal, tangents, spin, roll of a contact) are what J and aref know. The penalty acts on
+*faces*: equality, friction loss, limit and frictionless rows are their own face, a pyramid has the
+edges normal +- mu * tangent. A face at residual x costs d/2 x^2 inside (bottom, top), nothing
+beyond 0 where it is one-sided, and grows linearly beyond +-R * frictionloss where it is Huber's.
+An elliptic cone acts on its base rows together; those follow behind the faces.
 Source: MuJoCo manual, Computation, Constraint model; Todorov 2014, eq. 15 for the elliptic cone.
 """
 
@@ -17,158 +19,212 @@ from torch import Tensor
 from alloy import math
 
 if TYPE_CHECKING:
-    from alloy.physics.layout import ConeGroup, ConstraintLayout
+    from alloy.physics.layout import ConeGroup, ConstraintLayout, PyramidTables
+
+
+@dataclass(frozen=True)
+class Elliptic:
+    """One group of elliptic contacts: where its base rows are, and their parameters."""
+
+    cone: ConeGroup
+    d: Tensor  # (W, n, dim)
+    scale: Tensor  # (1|W, n, dim) regularised mu, then the friction coefficients
+    mu: Tensor  # (1|W, n, 1) friction of the regularised cone
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What the solver needs of the rows: all (W, nefc) in base form, friction by contact."""
+    """What the solver needs of the rows besides J and aref."""
 
-    layout: ConstraintLayout
-    d: Tensor  # (W, nefc) inverse regularisation, zero where not active
-    low: Tensor  # (1|W, n_scalar) bounds of the scalar rows' forces
-    high: Tensor
-    friction: tuple[Tensor, ...]  # by cone group: (1|W, n, dim - 1)
-    mu: tuple[Tensor, ...]  # by cone group: (1|W, n, 1) of the regularised cone
+    d: Tensor  # (W, faces) inverse regularisation, zero where not active
+    top: Tensor  # (faces,) a face pushes below this residual
+    loss: Tensor | None  # (1|W, faces) friction loss, zero on other faces; None: there is none
+    bottom: Tensor | None  # (W, faces) minus R * frictionloss, -inf on other faces
+    slope: Tensor | None  # (1|W, faces) +-mu of a pyramid's edge, zero on other faces
+    tables: PyramidTables | None
+    elliptic: tuple[Elliptic, ...]
+    n_base: int
+
+    @property
+    def faces(self) -> int:
+        """Number of faces; elliptic base rows follow behind them."""
+        return self.top.shape[0]
 
 
 def make_rows(
     layout: ConstraintLayout, d: Tensor, frictionloss: Tensor, con_friction: Tensor, impratio: float
 ) -> Rows:
-    """Bounds and friction coefficients of the rows."""
-    worlds = frictionloss.shape[0]
-    inf = frictionloss.new_full((worlds, 1), torch.inf)
-    loss = frictionloss[:, layout.friction_dofs] if layout.nf else frictionloss[:, :0]
-    one_sided = layout.nl + layout.n1
-    low = torch.cat([-inf.expand(-1, layout.ne), -loss, 0 * loss.new_ones(worlds, one_sided)], 1)
-    high = torch.cat([inf.expand(-1, layout.ne), loss, inf.expand(-1, one_sided)], 1)
-    friction = tuple(
-        con_friction[:, slice(None) if c.slots is None else c.slots, : c.dim - 1]
-        for c in layout.cones
-    )
-    scale = max(impratio, math.MINVAL) ** -0.5
-    return Rows(layout, d, low, high, friction, tuple(f[..., :1] * scale for f in friction))
+    """Faces and cones of the constraint rows.
+
+    Args:
+        layout: what each row is.
+        d: (W, nefc) inverse regularisation of the base rows, zero where not active.
+        frictionloss: (1|W, nv).
+        con_friction: (1|W, ncon, 5).
+        impratio: ratio of frictional to normal impedance.
+    """
+    tables, slope, elliptic, n_base = layout.pyramid, None, (), d.shape[1]
+    face_d = d
+    if tables is not None:
+        face_d = d[:, tables.normal]
+        friction = con_friction.flatten(1)[:, tables.friction]
+        slope = friction * tables.sign
+    elif layout.cones:
+        face_d = d[:, : layout.n_scalar]
+        elliptic = tuple(_elliptic_group(c, d, con_friction, impratio) for c in layout.cones)
+    loss = bottom = None
+    top = layout.face_top
+    if layout.nf:
+        loss = frictionloss @ layout.loss_place
+        reach = loss / face_d.clamp(min=math.MINVAL)
+        bottom = torch.where(layout.is_loss, -reach, -torch.inf)
+        top = torch.where(layout.is_loss, reach, layout.face_top)
+    return Rows(face_d, top, loss, bottom, slope, tables, elliptic, n_base)
 
 
-def _of_cone(x: Tensor, cone: ConeGroup) -> Tensor:
-    """Entries (W, n, dim) of one cone group from (W, nefc)."""
-    return x[:, cone.start : cone.start + cone.n * cone.dim].unflatten(1, (cone.n, cone.dim))
+def _elliptic_group(cone: ConeGroup, d: Tensor, con_friction: Tensor, impratio: float) -> Elliptic:
+    slots = slice(None) if cone.slots is None else cone.slots
+    friction = con_friction[:, slots, : cone.dim - 1]
+    mu = friction[..., :1] * max(impratio, math.MINVAL) ** -0.5
+    rows = d[:, cone.start : cone.start + cone.n * cone.dim]
+    return Elliptic(cone, rows.unflatten(1, (cone.n, cone.dim)), torch.cat([mu, friction], -1), mu)
 
 
-def _edges(x: Tensor, friction: Tensor) -> Tensor:
-    """Both edges of every friction axis, (W, n, 2, dim - 1), of base values (W, n, dim)."""
-    slope = friction * x[..., 1:]
-    return x[..., :1].unsqueeze(-2) + torch.stack([slope, -slope], -2)
+# ------------------------------------------------------------------ base rows and faces
 
 
-def _base(x: Tensor, friction: Tensor) -> Tensor:
-    """Base values (W, n, dim) of edge values (W, n, 2, dim - 1): the transpose of `_edges`."""
-    up, down = x.unbind(-2)
-    return torch.cat([(up + down).sum(-1, keepdim=True), friction * (up - down)], -1)
+def spread(rows: Rows, base: Tensor) -> Tensor:
+    """Residuals of faces (and elliptic rows) (W, n) from those of base rows (W, nefc)."""
+    if rows.tables is None:
+        return base
+    return base[:, rows.tables.normal] + rows.slope * base[:, rows.tables.tangent]
 
 
-def _elliptic(x: Tensor, d: Tensor, friction: Tensor, mu: Tensor) -> tuple[Tensor, ...]:
-    """Zones and coordinates of the elliptic cone for base residuals x (W, n, dim)."""
-    scale = torch.cat([mu, friction.expand(mu.shape[0], *friction.shape[1:])], -1)
-    u = x * scale
-    normal, slip = u[..., :1], math.safe_norm(u[..., 1:], keepdim=True)
-    top = normal >= mu * slip
-    bottom = mu * normal + slip <= 0
-    dm = d[..., :1] / (mu * mu * (1 + mu * mu)).clamp(min=math.MINVAL)
-    safe = torch.where(slip <= 0, 1.0, slip)
-    return scale, u, normal, safe, top, bottom & ~top, dm
+def collect(rows: Rows, x: Tensor) -> Tensor:
+    """Base-row forces (W, nefc) from those of faces: the transpose of `spread`."""
+    if rows.tables is None:
+        return x
+    zero = x.new_zeros(x.shape[0], rows.n_base)
+    straight = zero.index_add(1, rows.tables.normal, x)
+    return straight.index_add(1, rows.tables.tangent, rows.slope * x)
+
+
+def weights(rows: Rows, x: Tensor) -> Tensor:
+    """Second derivative (W, faces) of every face at x: d where it pushes, else zero."""
+    x = x[:, : rows.faces] if rows.elliptic else x
+    inside = x < rows.top
+    if rows.bottom is not None:
+        inside = inside & (x > rows.bottom)
+    return torch.where(inside, rows.d, 0.0)
 
 
 def force(rows: Rows, x: Tensor) -> Tensor:
-    """Base-row forces (W, nefc) of residuals x = J a - aref."""
-    lay = rows.layout
-    s = slice(0, lay.n_scalar)
-    parts = [torch.clamp(-rows.d[:, s] * x[:, s], rows.low, rows.high)] if lay.n_scalar else []
-    for cone, friction, mu in zip(lay.cones, rows.friction, rows.mu, strict=True):
-        xc, dc = _of_cone(x, cone), _of_cone(rows.d, cone)
-        if lay.pyramidal:
-            push = (-dc[..., :1].unsqueeze(-2) * _edges(xc, friction)).clamp(min=0)
-            parts.append(_base(push, friction).flatten(1))
-        else:
-            scale, u, normal, slip, top, bottom, dm = _elliptic(xc, dc, friction, mu)
-            gap = dm * (normal - mu * slip)
-            middle = -scale * gap * torch.cat([torch.ones_like(gap), -mu / slip * u[..., 1:]], -1)
-            f = torch.where(bottom, -dc * xc, torch.where(top, 0.0, middle))
-            parts.append(f.flatten(1))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-
-
-def curvature(rows: Rows, x: Tensor, jac: Tensor) -> Tensor:
-    """Second derivative of the cost times the Jacobian, (W, nefc, nv): H = M + J' curvature."""
-    lay = rows.layout
-    s = slice(0, lay.n_scalar)
-    parts = []
-    if lay.n_scalar:
-        f = -rows.d[:, s] * x[:, s]
-        inside = (f > rows.low) & (f < rows.high)
-        parts.append(torch.where(inside, rows.d[:, s], 0.0).unsqueeze(-1) * jac[:, s])
-    for cone, friction, mu in zip(lay.cones, rows.friction, rows.mu, strict=True):
-        xc, dc = _of_cone(x, cone), _of_cone(rows.d, cone)
-        jc = jac[:, cone.start : cone.start + cone.n * cone.dim]
-        jc = jc.unflatten(1, (cone.n, cone.dim))  # (W, n, dim, nv)
-        block = _pyramid_block if lay.pyramidal else _elliptic_block
-        parts.append((block(xc, dc, friction, mu) @ jc).flatten(1, 2))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-
-
-def _pyramid_block(x: Tensor, d: Tensor, friction: Tensor, mu: Tensor) -> Tensor:
-    """(W, n, dim, dim) curvature: active edges, each an outer product of its base coefficients."""
-    del mu
-    push = torch.where(_edges(x, friction) < 0, d[..., :1].unsqueeze(-2), 0.0)
-    up, down = push.unbind(-2)
-    mixed = friction * (up - down)
-    corner = (up + down).sum(-1, keepdim=True)
-    side = torch.diag_embed(friction * friction * (up + down))
-    top = torch.cat([corner, mixed], -1).unsqueeze(-2)
-    return torch.cat([top, torch.cat([mixed.unsqueeze(-1), side], -1)], -2)
-
-
-def _elliptic_block(x: Tensor, d: Tensor, friction: Tensor, mu: Tensor) -> Tensor:
-    """(W, n, dim, dim) curvature of the elliptic cone: diagonal below, curved on its side."""
-    scale, u, normal, slip, top, bottom, dm = _elliptic(x, d, friction, mu)
-    slope = -mu / slip * u[..., 1:]  # derivative of -mu * slip
-    gradient = torch.cat([torch.ones_like(slip), slope], -1)
-    gap = (normal - mu * slip).unsqueeze(-1)
-    direction = (u[..., 1:] / slip).unsqueeze(-1)
-    eye = torch.eye(x.shape[-1] - 1, dtype=x.dtype, device=x.device)
-    bend = -(mu / slip).unsqueeze(-1) * gap * (eye - direction * direction.transpose(-1, -2))
-    curve = gradient.unsqueeze(-1) * gradient.unsqueeze(-2)
-    curve = curve + torch.nn.functional.pad(bend, (1, 0, 1, 0))
-    curve = dm.unsqueeze(-1) * scale.unsqueeze(-1) * curve * scale.unsqueeze(-2)
-    flat = torch.where(bottom, d, 0.0)
-    side = ~(top | bottom)
-    return torch.diag_embed(flat) + torch.where(side.unsqueeze(-1), curve, 0.0)
-
-
-def cost(rows: Rows, x: Tensor) -> Tensor:
-    """Constraint cost (W,) of residuals x."""
-    lay = rows.layout
-    total = torch.zeros_like(x[:, 0])
-    if lay.n_scalar:
-        s = slice(0, lay.n_scalar)
-        f = torch.clamp(-rows.d[:, s] * x[:, s], rows.low, rows.high)
-        total = total - (f * (x[:, s] + 0.5 * f / rows.d[:, s].clamp(min=math.MINVAL))).sum(-1)
-    for cone, friction, mu in zip(lay.cones, rows.friction, rows.mu, strict=True):
-        xc, dc = _of_cone(x, cone), _of_cone(rows.d, cone)
-        if lay.pyramidal:
-            below = _edges(xc, friction).clamp(max=0)
-            total = total + 0.5 * (dc[..., :1].unsqueeze(-2) * below * below).flatten(1).sum(-1)
-        else:
-            _, _, normal, slip, top, bottom, dm = _elliptic(xc, dc, friction, mu)
-            gap = normal - mu * slip
-            quad = 0.5 * (dc * xc * xc).sum(-1, keepdim=True)
-            side = torch.where(top, 0.0, 0.5 * dm * gap * gap)
-            total = total + torch.where(bottom, quad, side).flatten(1).sum(-1)
-    return total
+    """Forces (W, n) of faces and elliptic rows at residuals x."""
+    xf = x[:, : rows.faces] if rows.elliptic else x
+    f = -weights(rows, x) * xf
+    if rows.loss is not None:
+        f = f + rows.loss * ((xf <= rows.bottom).to(f.dtype) - (xf >= rows.top).to(f.dtype))
+    if not rows.elliptic:
+        return f
+    return torch.cat([f, *(_elliptic_force(e, x).flatten(1) for e in rows.elliptic)], 1)
 
 
 def slope(rows: Rows, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """First and second derivative (W,) of the cost at x along v."""
-    first = -math.dot(force(rows, x), v)
-    second = math.dot(curvature(rows, x, v.unsqueeze(-1)).squeeze(-1), v)
+    if rows.elliptic or rows.loss is not None:
+        first = -math.dot(force(rows, x), v)
+    faces = slice(0, rows.faces)
+    vf = v[:, faces] if rows.elliptic else v
+    push = weights(rows, x) * vf
+    second = math.dot(push, vf)
+    if rows.elliptic:
+        for e in rows.elliptic:
+            ve = _of_cone(v, e.cone)
+            second = second + (math.rotate(_elliptic_block(e, x), ve) * ve).flatten(1).sum(-1)
+    elif rows.loss is None:
+        first = math.dot(push, x)
     return first, second
+
+
+def curvature(rows: Rows, x: Tensor, jac: Tensor) -> Tensor:
+    """Second derivative of the cost times the base Jacobian: H = M + J' curvature; (W, nefc, nv).
+
+    A pyramid's edges sum to one small block per contact: its diagonal, and one number for each
+    tangent that couples it to the normal.
+    """
+    w = weights(rows, x)
+    if rows.tables is not None:
+        t = rows.tables
+        zero = w.new_zeros(w.shape[0], rows.n_base)
+        mixed = rows.slope * w
+        diagonal = zero.index_add(1, t.normal, w).index_add(1, t.tangent, rows.slope * mixed)
+        couple = zero.index_add(1, t.tangent, mixed).unsqueeze(-1)
+        out = diagonal.unsqueeze(-1) * jac + couple * jac[:, t.base_normal]
+        return out.index_add(1, t.base_normal, couple * jac)
+    if not rows.elliptic:
+        return w.unsqueeze(-1) * jac
+    parts = [w.unsqueeze(-1) * jac[:, : rows.faces]]
+    for e in rows.elliptic:
+        block, rows_e = _elliptic_block(e, x), _of_cone(jac, e.cone)
+        parts.append((block @ rows_e).flatten(1, 2))
+    return torch.cat(parts, 1)
+
+
+def cost(rows: Rows, x: Tensor) -> Tensor:
+    """Constraint cost (W,) at residuals x."""
+    xf = x[:, : rows.faces] if rows.elliptic else x
+    total = 0.5 * (weights(rows, x) * xf * xf).sum(-1)
+    if rows.loss is not None:
+        beyond = (xf <= rows.bottom) | (xf >= rows.top)
+        linear = rows.loss * (xf.abs() - 0.5 * rows.loss / rows.d.clamp(min=math.MINVAL))
+        total = total + torch.where(beyond & (rows.loss > 0), linear, 0.0).sum(-1)
+    for e in rows.elliptic:
+        xe = _of_cone(x, e.cone)
+        _, gap, _, _, top, bottom, dm = _zones(e, xe)
+        quad = 0.5 * (e.d * xe * xe).sum(-1, keepdim=True)
+        side = torch.where(top, 0.0, 0.5 * dm * gap * gap)
+        total = total + torch.where(bottom, quad, side).flatten(1).sum(-1)
+    return total
+
+
+# ------------------------------------------------------------------ the elliptic cone
+
+
+def _of_cone(x: Tensor, cone: ConeGroup) -> Tensor:
+    """Rows (W, n, dim, ...) of one cone group."""
+    return x[:, cone.start : cone.start + cone.n * cone.dim].unflatten(1, (cone.n, cone.dim))
+
+
+def _zones(e: Elliptic, x: Tensor) -> tuple[Tensor, ...]:
+    """Scaled residual, gap to the cone's surface, slip, its direction, zones and stiffness."""
+    u = x * e.scale
+    normal, slip = u[..., :1], math.safe_norm(u[..., 1:], keepdim=True)
+    top = normal >= e.mu * slip
+    bottom = (e.mu * normal + slip <= 0) & ~top
+    dm = e.d[..., :1] / (e.mu * e.mu * (1 + e.mu * e.mu)).clamp(min=math.MINVAL)
+    safe = torch.where(slip <= 0, 1.0, slip)
+    return u, normal - e.mu * slip, safe, u[..., 1:] / safe, top, bottom, dm
+
+
+def _elliptic_force(e: Elliptic, x: Tensor) -> Tensor:
+    xe = _of_cone(x, e.cone)
+    _, gap, _, direction, top, bottom, dm = _zones(e, xe)
+    gradient = torch.cat([torch.ones_like(gap), -e.mu * direction], -1)
+    side = torch.where(top, 0.0, -dm * gap * gradient * e.scale)
+    return torch.where(bottom, -e.d * xe, side)
+
+
+def _elliptic_block(e: Elliptic, x: Tensor) -> Tensor:
+    """(W, n, dim, dim) curvature: diagonal inside the dual cone, curved on the cone's side."""
+    xe = _of_cone(x, e.cone)
+    _, gap, slip, direction, top, bottom, dm = _zones(e, xe)
+    gradient = torch.cat([torch.ones_like(gap), -e.mu * direction], -1)
+    eye = torch.eye(xe.shape[-1] - 1, dtype=xe.dtype, device=xe.device)
+    flat = eye - direction.unsqueeze(-1) * direction.unsqueeze(-2)
+    bend = -(e.mu * gap / slip).unsqueeze(-1) * flat
+    curve = gradient.unsqueeze(-1) * gradient.unsqueeze(-2)
+    curve = curve + torch.nn.functional.pad(bend, (1, 0, 1, 0))
+    curve = dm.unsqueeze(-1) * e.scale.unsqueeze(-1) * curve * e.scale.unsqueeze(-2)
+    side = ~(top | bottom)
+    diagonal = torch.diag_embed(torch.where(bottom, e.d, 0.0))
+    return diagonal + torch.where(side.unsqueeze(-1), curve, 0.0)

@@ -47,7 +47,7 @@ def com(
     xanchor: Tensor,
     xaxis: Tensor,
     body_ipos: Tensor,
-    body_iquat: Tensor,
+    body_imat: Tensor,
     body_mass: Tensor,
     body_subtreemass: Tensor,
     body_inertia: Tensor,
@@ -55,14 +55,14 @@ def com(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """See `alloy.ops.com`."""
     xipos = xpos + math.rotate(xmat, body_ipos)
-    ximat = xmat @ math.quat_to_mat(body_iquat)
+    ximat = math.compose(xmat, body_imat)
     mass = body_mass.unsqueeze(-1)
     total = body_subtreemass.unsqueeze(-1)
-    subtree_com = (tree.subtree @ (mass * xipos)) / total.clamp(min=math.MINVAL)
+    subtree_com = math.constant_times(tree.subtree, mass * xipos) / total.clamp(min=math.MINVAL)
     subtree_com = torch.where(total < math.MINVAL, xipos, subtree_com)
 
     r = xipos - subtree_com[:, tree.body_root]
-    inertia = (ximat * body_inertia.unsqueeze(-2)) @ ximat.transpose(-1, -2)
+    inertia = math.compose(ximat * body_inertia.unsqueeze(-2), ximat.mT)
     eye = torch.eye(3, dtype=r.dtype, device=r.device)
     steiner = math.dot(r, r)[..., None, None] * eye - r.unsqueeze(-1) * r.unsqueeze(-2)
     six = _tables(r.dtype, str(r.device))[0]
@@ -82,17 +82,20 @@ def com(
 
 def mass_matrix(cinert: Tensor, cdof: Tensor, dof_armature: Tensor, tree: Tree) -> Tensor:
     """See `alloy.ops.mass_matrix`."""
-    composite = spatial_inertia(tree.moves.T @ cinert)  # (W, nv, 6, 6) of each dof's subtree
-    momentum = (composite @ cdof.unsqueeze(-1)).squeeze(-1)
-    lower = (momentum @ cdof.transpose(-1, -2)) * tree.m_lower
-    upper = (lower * tree.m_strict).transpose(-1, -2)
+    composite = spatial_inertia(
+        math.constant_times(tree.moves.T, cinert)
+    )  # (W, nv, 6, 6) of each dof's subtree
+    momentum = math.rotate(composite, cdof)
+    lower = torch.bmm(momentum, cdof.mT) * tree.m_lower
+    upper = (lower * tree.m_strict).mT
     return lower + upper + torch.diag_embed(dof_armature)
 
 
 def velocity(cdof: Tensor, qvel: Tensor, tree: Tree) -> tuple[Tensor, Tensor]:
     """See `alloy.ops.velocity`."""
     motion = cdof * qvel.unsqueeze(-1)
-    return tree.moves @ motion, math.cross_motion(tree.before @ motion, cdof)
+    before = math.constant_times(tree.before, motion)
+    return math.constant_times(tree.moves, motion), math.cross_motion(before, cdof)
 
 
 def bias(
@@ -106,8 +109,10 @@ def bias(
 ) -> Tensor:
     """See `alloy.ops.bias`."""
     gravity6 = torch.cat([torch.zeros_like(gravity), -gravity], -1)
-    cacc = tree.moves @ (cdof_dot * qvel.unsqueeze(-1)) + gravity6.unsqueeze(-2)
-    both = spatial_inertia(cinert) @ torch.stack([cacc, cvel], -1)  # force and momentum
-    force, momentum = both.unbind(-1)
-    wrench = tree.moves.T @ (force + math.cross_force(cvel, momentum))
+    cacc = math.constant_times(tree.moves, cdof_dot * qvel.unsqueeze(-1))
+    cacc = cacc + gravity6.unsqueeze(-2)
+    inertia = spatial_inertia(cinert)
+    force, momentum = math.rotate(inertia, cacc), math.rotate(inertia, cvel)
+    force = force + math.cross_force(cvel, momentum)
+    wrench = math.constant_times(tree.moves.T, force)
     return math.dot(cdof, wrench)

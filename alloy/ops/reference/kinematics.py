@@ -89,14 +89,13 @@ def _walk(pos: Tensor, quat: Tensor, tree: Tree) -> tuple[Tensor, Tensor, Tensor
             torch.eye(3, dtype=pos.dtype, device=pos.device).expand(worlds, 1, 3, 3),
         )
     ]
-    start = 0
-    for k, (size, parent) in enumerate(zip(tree.level_size, tree.level_parent, strict=True)):
-        p, q, r = (x.narrow(1, start, size) for x in (pos, quat, mat))
+    levels = zip(*(x.split(list(tree.level_size), 1) for x in (pos, quat, mat)), strict=True)
+    for k, ((p, q, r), parent) in enumerate(zip(levels, tree.level_parent, strict=True)):
+        up = poses[-1]
         if k > 0:
-            up = poses[-1] if parent is None else tuple(x[:, parent] for x in poses[-1])
-            p, q, r = up[0] + math.rotate(up[2], p), math.quat_mul(up[1], q), up[2] @ r
+            up = up if parent is None else tuple(x[:, parent] for x in up)
+            p, q, r = up[0] + math.rotate(up[2], p), math.quat_mul(up[1], q), math.compose(up[2], r)
         poses.append((p, q, r))
-        start += size
     p, q, r = (torch.cat(x, 1) for x in zip(*poses, strict=True))
     return p, q, r
 
