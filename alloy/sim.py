@@ -22,9 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alloy import health
 from alloy.engines import Engine, Guard, make_engine, make_guard, where_worlds
-from alloy.health import Health, SimulationError
+from alloy.health import Health, SimulationError, memory_report, require_memory
 from alloy.names import Names
 from alloy.physics import io_randomize, randomize
 from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
@@ -96,7 +95,7 @@ def build(
         randomized = targets(mj_model, scene.randomizations)
     model = io_randomize.put_model(mj_model, randomized, dtype=dtype, device=device)
     chosen = make_engine(engine, model)
-    health.require_memory(model, worlds)
+    require_memory(model, worlds)
     seeds = world_seeds(seed, worlds, device)
     return Simulator(mj_model, model, chosen, seeds, substeps, strict, randomized)
 
@@ -175,10 +174,9 @@ class Simulator(View):
         return self._d
 
     def __repr__(self) -> str:
-        return (
-            f"<Simulator of {self.num_worlds} worlds: nq {self._model.nq}, nv {self._model.nv}, "
-            f"nu {self._model.nu}, dt {self.dt:g} s, {self._engine.name} on {self.device}>"
-        )
+        sizes = f"nq {self._model.nq}, nv {self._model.nv}, nu {self._model.nu}"
+        where = f"dt {self.dt:g} s, {self._engine.name} on {self.device}"
+        return f"<Simulator of {self.num_worlds} worlds: {sizes}, {where}>"
 
     @property
     def seed(self) -> Tensor:
@@ -283,15 +281,15 @@ class Simulator(View):
 
     def memory_report(self) -> dict[str, int]:
         """Bytes by group of tensors: model, start, state, inputs, derived; and the total."""
-        models = (self._model, self._nominal)
+        both = (self._model, self._nominal)
         groups = {
-            "model": [getattr(m, f.name) for m in models for f in tensor_fields(Model)],
+            "model": [getattr(m, f.name) for m in both for f in tensor_fields(Model)],
             "start": [getattr(self._start, name) for name in _HELD],
             "state": [getattr(self._d, n) for n in STATE] + [*self._guard, *self._draw],
             "inputs": [getattr(self._d, name) for name in INPUTS],
             "derived": [getattr(d, n) for d in (self._d, self._computed) for n in _DERIVED],
         }
-        return health.memory_report(groups)
+        return memory_report(groups)
 
     def engine_report(self) -> dict[str, str]:
         """Which engine runs, why, and on what."""
@@ -378,18 +376,20 @@ class Simulator(View):
     def _fingerprint(self) -> str:
         buffer = np.zeros(mujoco.mj_sizeModel(self.mj_model), np.uint8)
         mujoco.mj_saveModel(self.mj_model, None, buffer)
-        return hashlib.sha256(buffer.tobytes()).hexdigest()
+        drawn = repr(self._randomized).encode()
+        return hashlib.sha256(buffer.tobytes() + drawn).hexdigest()
 
 
 def _copy_like(name: str, value: Any, like: Tensor) -> Tensor:
     """A copy of value, world axis last in memory, if shape, kind of dtype and device fit."""
     if not isinstance(value, Tensor):
         try:
-            value = torch.as_tensor(np.asarray(value)).to(like.device)
+            value = torch.as_tensor(np.array(value, order="C")).to(like.device)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: expected {_described(like)}; {error}") from None
     given, wanted = value.dtype, like.dtype
-    fits = torch.can_cast(given, wanted) and (given == torch.bool) == (wanted == torch.bool)
+    number = not given.is_complex and (given == torch.bool) == (wanted == torch.bool)
+    fits = number and given.is_floating_point <= wanted.is_floating_point
     if value.shape != like.shape or value.device != like.device or not fits:
         raise ValueError(f"{name}: expected {_described(like)}; received {_described(value)}")
     world_last = value.to(wanted).movedim(0, -1)

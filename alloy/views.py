@@ -28,7 +28,7 @@ class Contacts(NamedTuple):
 
     geom1: tuple[int, ...]  # geom ids by slot
     geom2: tuple[int, ...]
-    active: Tensor  # [W, ncon] bool, nearer than the pair's margin
+    active: Tensor  # [W, ncon] bool, nearer than the pair's margin, so that forces can act
     dist: Tensor  # [W, ncon] distance, negative in penetration, m
     pos: Tensor  # [W, ncon, 3] midpoint in world coordinates, m
     frame: Tensor  # [W, ncon, 3, 3] rows: normal from geom1 to geom2, then two tangents
@@ -362,7 +362,7 @@ def _pairs(m: Model) -> tuple[tuple[int, int], ...]:
 
 
 def _touching(m: Model, d: Data) -> Tensor:
-    """Which contact slots MuJoCo would list: nearer than the margin; [W, ncon]."""
+    """Which contact slots are nearer than their margin, so that they have rows; [W, ncon]."""
     return d.contact_dist < m.con_margin
 
 

@@ -385,6 +385,31 @@ def test_step_is_mj_step():
             sim.step(substeps=substeps)
 
 
+@pytest.mark.slow
+def test_c34_step_and_views_compile_to_one_graph():
+    def play(sim: Simulator, ctrl: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sim.step(ctrl, substeps=1)
+        return sim.body("arm/hand").linvel + sim.time.unsqueeze(-1), sim.in_contact("cube")
+
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> object:
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    compiled = torch.compile(play, fullgraph=True, backend=backend)
+    sim, eager = arm(3), arm(3)
+    for i in range(5):
+        ctrl = torch.full((3, 2), 0.1 * i, dtype=torch.float64)
+        actual, expected = compiled(sim, ctrl), play(eager, ctrl)
+        if i == 1:
+            known = len(graphs)
+        torch.testing.assert_close(actual[0], expected[0], rtol=1e-6, atol=1e-8)
+        assert torch.equal(actual[1], expected[1])
+    assert len(graphs) == known
+
+
 def test_build_takes_every_source(tmp_path):
     path = tmp_path / "arm.xml"
     path.write_text(ARM)
@@ -493,7 +518,8 @@ def test_inputs_of_every_kind_count_alike_and_are_copied():
     sideways = torch.stack([ctrl, ctrl], -1)[..., 0]
     integers = (ctrl * 4).int()
     ends = []
-    for value in (ctrl, ctrl.double(), ctrl.tolist(), ctrl.numpy(), sideways, integers / 4):
+    flipped = ctrl.numpy()[::-1].copy()[::-1]
+    for value in (ctrl, ctrl.double(), ctrl.tolist(), flipped, sideways, integers / 4):
         sim = stirred()
         sim.step(value)
         ends.append(held(sim))
@@ -643,6 +669,7 @@ def test_c39_foreign_states_are_refused():
     sim = stirred(3)
     before = held(sim)
     heavier = alloy.build(ARM.replace('mass=".2"', 'mass=".3"'), worlds=3, dtype=torch.float64)
+    assert torch.equal(stirred(3).state().tensors["qpos"], sim.qpos)
     foreign = {
         "another model": heavier.state(),
         "2 worlds": arm(2).state(),
@@ -834,6 +861,8 @@ def test_state_holds_what_was_drawn():
     for _ in range(5):
         sim.step()
     first = held(sim)
+    with pytest.raises(ValueError, match="another model"):  # the same, but nothing is drawn
+        alloy.build(sim.mj_model, worlds=3, dtype=torch.float64).load_state(state)
     other = bouncing(3, seed=70)
     old = other.body("box").mass
     other.load_state(state, [True, False, True])
