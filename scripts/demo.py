@@ -48,7 +48,8 @@ def run(name: str, policy: Policy, args: argparse.Namespace) -> None:
     successes = torch.zeros(args.worlds, dtype=torch.int64, device=env.device)
     first_episode, in_first = [env.sim.qpos[0]], True
     began = time.perf_counter()
-    for _ in tqdm(range(args.steps), desc=f"  {name}", unit="step", leave=False):
+    bar = tqdm(range(args.steps), desc=f"  {name}", unit="step", leave=False, disable=None)
+    for _ in bar:
         obs, reward, terminated, truncated, info = env.step(policy(env, age))
         done = terminated | truncated
         age = torch.where(done, 0, age + 1)
