@@ -78,6 +78,7 @@ class Physics:
         """
         self.names, self.substeps, self.dt = sim._names, sim.substeps, sim.dt
         self.num_worlds = sim.num_worlds
+        self._traced = traced
         self._step = guarded_step if traced else sim._engine.step
         self._start = {name: getattr(sim._start, name)[:1] for name in HELD}
         self._nominal, self._drawn = sim._nominal, sim._drawn
@@ -91,6 +92,11 @@ class Physics:
     def start(self, worlds: int) -> Data:
         """The state and inputs that every reset starts from."""
         return Data(**{n: t.expand(worlds, *t.shape[1:]) for n, t in self._start.items()})
+
+    def held(self, state: EnvState) -> EnvState:
+        """A state without what follows from it."""
+        data = Data(**{name: getattr(state.data, name) for name in HELD})
+        return replace(state, data=data)
 
     def clean(self, worlds: int) -> Guard:
         """The health of worlds that begin."""
@@ -107,7 +113,10 @@ class Physics:
 
     def advance(self, state: EnvState, data: Data) -> tuple[Data, Guard]:
         """One control step from `data` of every world that is not invalid."""
-        return self._step(self.model(state.fields), data, state.guard, self.substeps)
+        d, guard = self._step(self.model(state.fields), data, state.guard, self.substeps)
+        if self._traced:  # what nobody reads need not be computed, nor stored
+            d = Data(**{name: getattr(d, name) for name in (*HELD, "solver_niter")})
+        return d, guard
 
 
 class Program:

@@ -6,7 +6,8 @@ The env owns the episode's bookkeeping, `env.sim` the physical state. A step ass
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -19,10 +20,11 @@ from torch import Tensor
 
 from alloy.envs.actions import bind_actions
 from alloy.envs.backend import exporter, import_action, import_mask
-from alloy.envs.program import EnvState, Physics, Program, StepOutput
+from alloy.envs.program import HELD, EnvState, Physics, Program, StepOutput
 from alloy.envs.rendering import Renderer, RenderOptions
 from alloy.envs.task import Task
 from alloy.health import SimulationError
+from alloy.physics.model import Data
 from alloy.random import world_seeds
 from alloy.sim import Draw, build
 
@@ -35,6 +37,7 @@ MODES = {
     "disabled": AutoresetMode.DISABLED,
 }
 Seeds = int | Sequence[int | None] | None
+StepFunction = Callable[[EnvState, Tensor], tuple[EnvState, StepOutput]]
 
 
 class VectorEnv(gym.vector.VectorEnv):
@@ -102,7 +105,7 @@ class VectorEnv(gym.vector.VectorEnv):
         self.program = Program(Physics(self.sim), task, actions, autoreset)
         self._episode: Any = None
         self._seed = None if seed is None else world_seeds(seed, self.num_envs, self.sim.device)
-        self._lazy = self.sim.device.type == "cpu"
+        self._step: StepFunction | None = None  # made with the first step
         self._spaces()
         self.render_mode = render_mode
         self._renderer = Renderer(self.sim, render_mode, render or RenderOptions())
@@ -211,7 +214,9 @@ class VectorEnv(gym.vector.VectorEnv):
                 f"env.reset(options={{'reset_mask': mask}})"
             )
         pending = state.episode.ended & (self.autoreset == "next_step")
-        state, out = self.program.step(state, action, lazy=self._lazy)
+        if self._step is None:
+            self._step = self._step_function(state, action)
+        state, out = self._step(state, action)
         self._set(state)
         if self._strict and bool(out.invalid.any()):
             rows = out.invalid.nonzero().flatten().tolist()
@@ -240,8 +245,9 @@ class VectorEnv(gym.vector.VectorEnv):
     # between the parts of the state and where they are kept
 
     def _state(self) -> EnvState:
+        data = Data(**{name: getattr(self.sim.data, name) for name in HELD})
         fields = {name: getattr(self.sim.model, name) for name in self.program.physics.varied}
-        return EnvState(self.sim.data, self.sim._guard, self._episode, fields)
+        return EnvState(data, self.sim._guard, self._episode, fields)
 
     def _set(self, state: EnvState) -> None:
         self._episode = state.episode
@@ -249,6 +255,18 @@ class VectorEnv(gym.vector.VectorEnv):
             self.sim._draw = Draw(state.episode.seed, state.episode.number)
             self.sim._model = self.program.physics.model(state.fields)
         self.sim._change(state.data, state.guard)
+
+    def _step_function(self, state: EnvState, action: Tensor) -> StepFunction:
+        """The whole step in one call of the engine, where it offers that; else torch, eagerly."""
+        fuse = getattr(self.sim._engine, "fuse", None)
+        if fuse is not None:
+            physics = Physics(self.sim, traced=True)
+            program = Program(physics, self.task, self.program.actions, self.autoreset)
+            program.step(state, action)  # fills the caches of constants before the tracer runs
+            fused = fuse(program.step, (state, action))
+            if fused is not None:
+                return fused
+        return partial(self.program.step, lazy=self.sim.device.type == "cpu")
 
     # between the tensors inside and what leaves
 
