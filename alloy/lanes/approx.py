@@ -24,7 +24,6 @@ LOG = (
 ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
 ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
 TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 
 
 def polynomial(g: Graph, coefficients: Sequence[float], x: Value) -> Value:
@@ -72,11 +71,13 @@ def _quadrant(g: Graph, x: Value) -> tuple[Value, Value]:
         r = g.fma(q, -part, r)
     # beyond this the reduction has no digits left: 0 for finite x, NaN otherwise
     r = g.sel(g.lt(g.unary("abs", q), 4194304.0), r, g.mul(x, g.sub(x, x)))
+    r = g.sel(g.eq(q, 0.0), x, r)  # keeps the sign of zero
     return r, g.cast(q, "i")
 
 
 def _sin_poly(g: Graph, r: Value, z: Value) -> Value:
-    return g.fma(g.mul(r, z), polynomial(g, SIN, z), r)
+    y = g.fma(g.mul(r, z), polynomial(g, SIN, z), r)
+    return g.unbits(g.or_(g.bits(y), _sign(g, r)))  # only -0 does not have its sign yet
 
 
 def _cos_poly(g: Graph, z: Value) -> Value:
@@ -136,6 +137,16 @@ def exp(g: Graph, x: Value) -> Value:
     """Exponential."""
     m, n = _exp_parts(g, g.minimum(g.maximum(x, -105.0), 89.0))
     return _scale2(g, g.add(m, 1.0), n)
+
+
+@folded(lambda x: 2.0**x)
+def exp2(g: Graph, x: Value) -> Value:
+    """2 ** x."""
+    x = g.minimum(g.maximum(x, -152.0), 129.0)
+    n = g.unary("rint", x)
+    r = g.mul(g.sub(x, n), math.log(2.0))
+    m = g.fma(g.mul(r, r), polynomial(g, EXP, r), r)
+    return _scale2(g, g.add(m, 1.0), g.cast(n, "i"))
 
 
 @folded(math.expm1)
@@ -344,13 +355,3 @@ def _pow(x: float, n: float) -> float:
         return INF
     except ValueError:
         return INF if x == 0 else math.nan
-
-
-@folded(math.erf)
-def erf(g: Graph, x: Value) -> Value:
-    """Error function, absolute error below 2e-7 (Abramowitz and Stegun 7.1.26)."""
-    a = g.unary("abs", x)
-    t = g.div(1.0, g.fma(a, 0.3275911, 1.0))
-    p = g.mul(polynomial(g, tuple(reversed(ERF)), t), t)
-    y = g.sub(1.0, g.mul(p, exp(g, g.neg(g.mul(a, a)))))
-    return _flip(g, y, _sign(g, x))

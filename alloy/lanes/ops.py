@@ -46,7 +46,8 @@ def obj(x: Any) -> Array:
 
 def each(fn: Callable[..., Value], *arrays: Any) -> Array:
     """Apply a scalar function elementwise with broadcasting."""
-    return obj(np.frompyfunc(fn, len(arrays), 1)(*(obj(a) for a in arrays)))
+    with np.errstate(all="ignore"):  # folding inf - inf is no news
+        return obj(np.frompyfunc(fn, len(arrays), 1)(*(obj(a) for a in arrays)))
 
 
 def kind_of_dtype(dtype: torch.dtype) -> str:
@@ -119,8 +120,9 @@ def _div_mode(g: Graph, a: Array, b: Any, rounding_mode: str | None = None) -> A
             return g.unary("floor" if rounding_mode == "floor" else "trunc", _exact_div(g, x, y))
         if rounding_mode == "floor":
             return g.integer("fdiv", x, y)
-        q = g.integer("fdiv", g.unary("abs", x), g.unary("abs", y))
-        return g.sel(g.xor(g.lt(x, 0), g.lt(y, 0)), g.neg(q), q)
+        q = g.integer("fdiv", x, y)
+        inexact = g.ne(g.mul(q, y), x)
+        return g.add(q, g.cast(g.and_(inexact, g.xor(g.lt(x, 0), g.lt(y, 0))), kind))
 
     return each(one, a, b)
 
@@ -263,7 +265,7 @@ FLOATS: dict[str, Callable[..., Value]] = {
     "sqrt.default": lambda g, x: g.unary("sqrt", x),
     "rsqrt.default": lambda g, x: g.div(1.0, g.unary("sqrt", x)),
     "reciprocal.default": lambda g, x: g.div(1.0, x),
-    "exp2.default": lambda g, x: approx.exp(g, g.mul(x, math.log(2.0))),
+    "exp2.default": approx.exp2,
     "log2.default": lambda g, x: g.mul(approx.log(g, x), 1 / math.log(2.0)),
     "log10.default": lambda g, x: g.mul(approx.log(g, x), 1 / math.log(10.0)),
     "copysign.Tensor": _copysign,
@@ -277,7 +279,7 @@ for _name in ("floor", "ceil", "trunc"):
     ELEMENTWISE[f"{_name}.default"] = lambda g, x, verb=_name: g.unary(verb, x)
 ELEMENTWISE["round.default"] = lambda g, x: g.unary("rint", x)
 ELEMENTWISE["frac.default"] = lambda g, x: g.sub(x, g.unary("trunc", x))
-for _name in ("sin cos tan exp expm1 log log1p atan atan2 asin acos tanh sigmoid sinh cosh erf").split():
+for _name in ("sin cos tan exp expm1 log log1p atan atan2 asin acos tanh sigmoid sinh cosh").split():
     FLOATS[f"{_name}.default"] = getattr(approx, _name)
 OPS.update({name: _entry(fn) for name, fn in ELEMENTWISE.items()})
 OPS.update({name: _float(fn) for name, fn in FLOATS.items()})
@@ -600,6 +602,7 @@ def _roll(g: Graph, a: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -
 
 @op("unfold.default")
 def _unfold(g: Graph, a: Array, dim: int, size: int, step: int) -> Array:
+    dim %= a.ndim
     starts = range(0, a.shape[dim] - size + 1, step)
     parts = [np.moveaxis(np.take(a, range(s, s + size), dim), dim, -1) for s in starts]
     return np.stack(parts, axis=dim)
@@ -857,4 +860,19 @@ def _index_add(g: Graph, a: Array, dim: int, index: Array, src: Array, alpha: An
     out = np.moveaxis(a, dim, 0).copy()
     for k, row in zip(constant(index, "index_add"), np.moveaxis(src, dim, 0), strict=True):
         out[k] = each(lambda x, y: g.add(x, g.mul(y, alpha)), out[k], row)
+    return np.moveaxis(out, 0, dim)
+
+
+@op("index_copy.default")
+def _index_copy(g: Graph, a: Array, dim: int, index: Array, src: Array) -> Array:
+    out = np.moveaxis(a, dim, 0).copy()
+    out[constant(index, "index_copy").reshape(-1)] = np.moveaxis(src, dim, 0)
+    return np.moveaxis(out, 0, dim)
+
+
+@op("index_fill.int_Scalar", "index_fill.int_Tensor")
+def _index_fill(g: Graph, a: Array, dim: int, index: Array, value: Any) -> Array:
+    out = np.moveaxis(a, dim, 0).copy()
+    kind = kind_of(a.flat[0]) if a.size else "f"
+    out[constant(index, "index_fill")] = g.cast(obj(value)[()], kind)
     return np.moveaxis(out, 0, dim)
