@@ -319,7 +319,8 @@ def main() -> int:
     jobs = [(p, e, w) for p in parts[args.what] for e in args.engine for w in args.worlds]
     rows = []
     try:
-        with tqdm(total=len(jobs) * (args.repeats + 1), unit="repeat", leave=False, disable=None) as bar:
+        repeats = len(jobs) * (args.repeats + 1)
+        with tqdm(total=repeats, unit="repeat", leave=False, disable=None) as bar:
             for part, engine, worlds in jobs:
                 bar.set_description(f"{engine} {worlds} worlds")
                 rows.append(part(args, engine, worlds, bar).result())
