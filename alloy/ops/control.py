@@ -1,4 +1,4 @@
-"""The one loop that may stop early: eager, traced and compiled callers all go through it."""
+"""Loops of a step: eager, traced and compiled callers all go through here."""
 
 from __future__ import annotations
 
@@ -42,20 +42,38 @@ def while_loop(
     def step(*values: Tensor) -> Carry:
         return freeze(go_on(*values), body(*values), values)
 
-    if not is_compiling() and get_proxy_mode() is None:
+    if not _traced():
         for _ in range(max_iter):
             if not go_on(*carry).any():
                 break
             carry = step(*carry)
         return carry
+    return _hop(lambda i, *v: go_on(*v).any() & (i < max_iter), lambda _, *v: step(*v), carry)
 
-    # the HOP wants carries of one memory layout that are not constants, and a counter of its own
-    def cond_fn(i: Tensor, *values: Tensor) -> Tensor:
-        return go_on(*values).any() & (i < max_iter)
+
+def repeat(n: int, body: Callable[..., Carry], carry: Carry) -> Carry:
+    """Do `carry = body(i, *carry)` for i in 0 .. n - 1.
+
+    Eager callers run a Python loop (i is an int); traced ones keep one copy of the body (i is an
+    integer tensor), so that the size of a compiled program does not grow with n.
+    """
+    if n == 1 or not _traced():
+        for i in range(n):
+            carry = body(i, *carry)
+        return carry
+    return _hop(lambda i, *_: i < n, body, carry)
+
+
+def _traced() -> bool:
+    return is_compiling() or get_proxy_mode() is not None
+
+
+def _hop(cond: Callable[..., Tensor], body: Callable[..., Carry], carry: Carry) -> Carry:
+    """torch.while_loop with a counter; it wants carries of one memory layout, none aliased."""
 
     def body_fn(i: Tensor, *values: Tensor) -> Carry:
-        return (i + 1, *(v.clone(memory_format=torch.contiguous_format) for v in step(*values)))
+        return (i + 1, *(v.clone(memory_format=torch.contiguous_format) for v in body(i, *values)))
 
     start = torch.zeros((), dtype=torch.int64, device=carry[0].device)
     values = tuple(v.clone(memory_format=torch.contiguous_format) for v in carry)
-    return torch.while_loop(cond_fn, body_fn, (start, *values))[1:]
+    return torch.while_loop(cond, body_fn, (start, *values))[1:]

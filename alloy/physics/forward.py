@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from alloy import math, ops
+from alloy.ops import control
 from alloy.physics import actuation, constraint, passive, sensor, smooth
 from alloy.physics import collision as contact
 from alloy.physics.model import Data, Model
@@ -163,31 +164,54 @@ def _pulled_back(m: Model, moved: Tensor, qvel: Tensor) -> Tensor:
 
 
 def _runge_kutta(m: Model, d: Data) -> Data:
-    """Fourth-order Runge-Kutta over (qpos, qvel, act), Lie-group form (mj_RungeKutta, N = 4)."""
-    h = m.opt.timestep
-    start = d = forward(m, d)
-    rates, accs, act_dots = [d.qvel], [d.qacc], [d.act_dot]
-    for share in (0.5, 0.5, 1.0):
-        moved = share * rates[-1]
-        d = replace(
-            d,
-            qpos=_integrate_pos(m, start.qpos, moved),
-            qvel=start.qvel + share * h * d.qacc,
-            act=start.act + share * h * d.act_dot,
-            qacc_warmstart=d.qacc,
+    """Fourth-order Runge-Kutta over (qpos, qvel, act), Lie-group form (mj_RungeKutta, N = 4).
+
+    The first three stages are one loop; the fourth leaves its derived fields in the result, as
+    MuJoCo does.
+    """
+    h, start = m.opt.timestep, d
+    rest = torch.zeros_like(d.qvel)
+
+    def stage(i: int | Tensor, *carry: Tensor) -> control.Carry:
+        qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensordata = carry
+        at = forward(
+            m, replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
         )
-        d = forward(m, d)
-        rates.append(_pulled_back(m, h * moved, d.qvel))
-        accs.append(d.qacc)
-        act_dots.append(d.act_dot)
+        rate = _pulled_back(m, h * moved, qvel)
+        share, weight = 0.5 * (1 + (i == 2)), 1 + (i > 0)
+        moved = share * rate
+        return (
+            _integrate_pos(m, start.qpos, moved),
+            start.qvel + h * (share * at.qacc),
+            start.act + h * (share * at.act_dot),
+            at.qacc,
+            moved,
+            rates + weight * rate,
+            accs + weight * at.qacc,
+            act_dots + weight * at.act_dot,
+            torch.maximum(niter, at.solver_niter),
+            torch.where(torch.as_tensor(i == 0), at.sensordata, sensordata),
+        )
 
-    def mean(k1: Tensor, k2: Tensor, k3: Tensor, k4: Tensor) -> Tensor:
-        return (k1 + 2 * (k2 + k3) + k4) / 6
-
-    act = actuation.next_activation(m, replace(start, act_dot=mean(*act_dots)))
-    qvel = start.qvel + h * mean(*accs)
-    last = replace(start, qacc=d.qacc)
-    return replace(_advance(m, last, act, qvel, mean(*rates), start.qpos), qacc=start.qacc)
+    sensors = d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata)
+    none = torch.zeros_like(d.step_count)
+    carry = (
+        d.qpos, d.qvel, d.act, d.qacc_warmstart, rest, rest, rest, torch.zeros_like(d.act), none,
+        sensors,
+    )  # fmt: skip
+    qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = control.repeat(
+        3, stage, carry
+    )
+    d = forward(m, replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart))
+    rates = (rates + _pulled_back(m, h * moved, qvel)) / 6
+    act_dot = (act_dots + d.act_dot) / 6
+    d = replace(
+        d, act_dot=act_dot, sensordata=sensors, solver_niter=torch.maximum(niter, d.solver_niter)
+    )
+    act = actuation.next_activation(m, replace(d, act=start.act))
+    qacc = (accs + d.qacc) / 6
+    d = _advance(m, d, act, start.qvel + h * qacc, rates, start.qpos)
+    return replace(d, qacc=qacc)
 
 
 def step(m: Model, d: Data) -> Data:
