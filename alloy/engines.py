@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from alloy.ops import control
 from alloy.physics import forward
 from alloy.physics.model import STATE, Data, Model
 
@@ -85,13 +86,18 @@ def _finite(*values: Tensor) -> Tensor:
     return together.abs().amax(-1) <= MAXVAL
 
 
-def guarded_step(m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+def guarded_step(
+    m: Model, d: Data, guard: Guard, substeps: int, *, derived: bool = True
+) -> tuple[Data, Guard]:
     """One control step: `substeps` physics steps of every world that is not invalid.
 
     A world whose qpos, qvel, act or qacc turns NaN, infinite or larger than 1e10 is invalid: it
     keeps the state it had before that substep, and stands still until its reset. A world that
     comes in with such a state (somebody wrote it) starts again from qpos0 at rest, invalid too.
     The controls that were used come back in `ctrl`. No world affects another.
+
+    Without `derived`, of the derived fields only solver_niter is there; a traced program then
+    holds one copy of the substep, in a loop.
     """
     ctrl, bad = usable_ctrl(m, d.ctrl)
     guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
@@ -104,14 +110,29 @@ def guarded_step(m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, 
         act=where_worlds(sound, d.act, torch.zeros_like(d.act)),
         qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
     )
-    stopped = guard.invalid | ~sound
-    for _ in range(substeps):
-        new = forward.step(m, d)
+
+    def substep(d: Data, stopped: Tensor, derived: bool) -> tuple[Data, Tensor]:
+        new = forward.step(m, d, derived=derived)
         stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
         state = {
             name: where_worlds(stopped, getattr(d, name), getattr(new, name)) for name in STATE
         }
-        d = replace(new, **state)
+        return replace(new, **state), stopped
+
+    def body(_: int | Tensor, *carry: Tensor) -> tuple[Tensor, ...]:
+        at = replace(d, **dict(zip(STATE, carry, strict=False)))
+        new, stopped = substep(at, carry[-2], derived=False)
+        niter = torch.maximum(carry[-1], new.solver_niter)
+        return (*(getattr(new, name) for name in STATE), stopped, niter)
+
+    state = tuple(getattr(d, name) for name in STATE)
+    carry = (*state, guard.invalid | ~sound, torch.zeros_like(d.step_count))
+    carry = control.repeat(substeps - derived, body, carry)
+    d = replace(d, **dict(zip(STATE, carry, strict=False)), solver_niter=carry[-1])
+    stopped = carry[-2]
+    if derived:
+        d, stopped = substep(d, stopped, derived=True)
+        d = replace(d, solver_niter=torch.maximum(d.solver_niter, carry[-1]))
     return d, guard._replace(invalid=stopped)
 
 

@@ -57,7 +57,7 @@ def repeat(n: int, body: Callable[..., Carry], carry: Carry) -> Carry:
     Eager callers run a Python loop (i is an int); traced ones keep one copy of the body (i is an
     integer tensor), so that the size of a compiled program does not grow with n.
     """
-    if n == 1 or not _traced():
+    if n <= 1 or not _traced():
         for i in range(n):
             carry = body(i, *carry)
         return carry

@@ -163,22 +163,20 @@ def _pulled_back(m: Model, moved: Tensor, qvel: Tensor) -> Tensor:
     return qvel.index_copy(1, dofs.flatten(), rate.flatten(1))
 
 
-def _runge_kutta(m: Model, d: Data) -> Data:
+def _runge_kutta(m: Model, d: Data, derived: bool) -> Data:
     """Fourth-order Runge-Kutta over (qpos, qvel, act), Lie-group form (mj_RungeKutta, N = 4).
 
-    The first three stages are one loop; the fourth leaves its derived fields in the result, as
-    MuJoCo does.
+    The stages are one loop; with `derived` the fourth stands behind it and leaves its derived
+    fields in the result, as MuJoCo does.
     """
     h, start = m.opt.timestep, d
-    rest = torch.zeros_like(d.qvel)
+    rest, none = torch.zeros_like(d.qvel), torch.zeros_like(d.step_count)
 
     def stage(i: int | Tensor, *carry: Tensor) -> control.Carry:
         qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensordata = carry
-        at = forward(
-            m, replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
-        )
+        at = forward(m, replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart))
         rate = _pulled_back(m, h * moved, qvel)
-        share, weight = 0.5 * (1 + (i == 2)), 1 + (i > 0)
+        share, weight = 0.5 * (1 + (i == 2)), 1 + ((i == 1) | (i == 2))
         moved = share * rate
         return (
             _integrate_pos(m, start.qpos, moved),
@@ -193,27 +191,29 @@ def _runge_kutta(m: Model, d: Data) -> Data:
             torch.where(torch.as_tensor(i == 0), at.sensordata, sensordata),
         )
 
-    sensors = d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata)
-    none = torch.zeros_like(d.step_count)
     carry = (
         d.qpos, d.qvel, d.act, d.qacc_warmstart, rest, rest, rest, torch.zeros_like(d.act), none,
-        sensors,
+        d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata),
     )  # fmt: skip
-    qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = control.repeat(
-        3, stage, carry
-    )
-    d = forward(m, replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart))
-    rates = (rates + _pulled_back(m, h * moved, qvel)) / 6
-    act_dot = (act_dots + d.act_dot) / 6
-    d = replace(
-        d, act_dot=act_dot, sensordata=sensors, solver_niter=torch.maximum(niter, d.solver_niter)
-    )
-    act = actuation.next_activation(m, replace(d, act=start.act))
-    qacc = (accs + d.qacc) / 6
-    d = _advance(m, d, act, start.qvel + h * qacc, rates, start.qpos)
+    carry = control.repeat(3 if derived else 4, stage, carry)
+    qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = carry
+    if derived:
+        d = forward(m, replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart))
+        rates = rates + _pulled_back(m, h * moved, qvel)
+        accs, act_dots = accs + d.qacc, act_dots + d.act_dot
+        niter, warmstart = torch.maximum(niter, d.solver_niter), d.qacc
+    d = replace(d, act=start.act, act_dot=act_dots / 6, sensordata=sensors, solver_niter=niter)
+    qacc = accs / 6
+    act = actuation.next_activation(m, d)
+    d = replace(d, qacc=warmstart)
+    d = _advance(m, d, act, start.qvel + h * qacc, rates / 6, start.qpos)
     return replace(d, qacc=qacc)
 
 
-def step(m: Model, d: Data) -> Data:
-    """Advance every world by one physics step (mj_step)."""
-    return _runge_kutta(m, d) if m.opt.integrator == "rk4" else _semi_implicit(m, d)
+def step(m: Model, d: Data, *, derived: bool = True) -> Data:
+    """Advance every world by one physics step (mj_step).
+
+    Without `derived`, only the state, qacc, sensordata and solver_niter of the result count; what
+    else is in it may be left out. A compiled program is smaller that way.
+    """
+    return _runge_kutta(m, d, derived) if m.opt.integrator == "rk4" else _semi_implicit(m, d)
