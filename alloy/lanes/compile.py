@@ -92,7 +92,7 @@ def compile(  # noqa: A001 (the verb of the package: alloy.lanes.compile)
     if budget is not None and meta["report"]["statements"] > budget:
         raise OverBudget(meta["report"]["statements"], budget, name)
     report = dict(
-        meta["report"], name=name, cache_hit=hit, seconds=time.perf_counter() - started
+        meta["report"], functions=len(meta["report"]["pieces"]), name=name, cache_hit=hit, seconds=time.perf_counter() - started
     )
     return Compiled(code, meta, parts, threads, report)
 
@@ -140,6 +140,7 @@ class _Job:
         self.fn, self.parts, self.leaves, self.folded = fn, parts, leaves, folded
         self.target, self.width, self.name, self.guards = target, width, name, guards
         self.output: structure.Structure = {}
+        self.pieces: dict[str, int] = {}
 
     def signature(self) -> str:
         """Shapes and dtypes behind the world axis, and the options that decide the code."""
@@ -215,7 +216,9 @@ class _Job:
             "output": self.output,
             "slots": slot_count,
             "width": self.width,
-            "report": _report(items, modules, slot_count, self.width, traced, p),
+            "report": dict(
+                _report(items, slot_count, self.width, p), pieces=self.pieces, trace_seconds=traced
+            ),
         }
         label = store.digest(self.target, "code", *modules) if cache else ""
         found = store.read(label) if label else None
@@ -246,7 +249,9 @@ class _Job:
         w = emit.Writer(self.target, self.width, layout)
         places = place_constants(w, p.roots)
         head = emit.declarations(self.width)
-        modules = [head + text for _, text in functions(w, steps, "part")]
+        written = functions(w, steps, "part")
+        modules = [head + text for _, text, _ in written]
+        self.pieces = {fn: n for fn, _, n in written}
         live = [n for n in layout.slot if n.op == "in"]
         dtype = {i: _dtype(t.dtype, "") for i, t in enumerate(self.leaves)}
         reads = [Row(n.args[0], n.args[1], layout.slot[n], dtype[n.args[0]]) for n in live]
@@ -268,19 +273,16 @@ def _dtype(dtype: torch.dtype, what: str) -> str:
 
 
 def _report(
-    items: list[schedule.Item], modules: list[str], slot_count: int, width: int, traced: float,
-    p: passes.Program,
-) -> dict[str, Any]:  # fmt: skip
+    items: list[schedule.Item], slot_count: int, width: int, p: passes.Program
+) -> dict[str, Any]:
     regions, guarded, loops = schedule.summary(items)
     zeros = sum(1 for r in p.roots if not isinstance(r, Node) and r == 0)
     return {
         "statements": schedule.statements(items),
-        "functions": len(modules) - 1,
         "guards": regions,
         "guarded_statements": guarded,
         "loops": loops,
         "zero_results": zeros,
         "scratch_bytes": slot_count * width * 4,
         "width": width,
-        "trace_seconds": traced,
     }

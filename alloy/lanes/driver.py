@@ -15,6 +15,7 @@ import numpy as np
 
 from alloy.lanes.emit import FunctionEmitter, Writer, declarations
 from alloy.lanes.scalar import Node, Value, kind_of
+from alloy.lanes.schedule import statements
 from alloy.lanes.slots import Call, LoopStep, Step
 
 ELEMENT = {"float32": ("float", "f", 4), "float64": ("double", "f", 8), "int32": ("i32", "i", 4),
@@ -31,16 +32,17 @@ class Row:
     dtype: str
 
 
-def functions(w: Writer, steps: list[Step], name: str) -> list[tuple[str, str]]:
-    """(name, IR) of every straight-line function of a program; names are put into the calls."""
-    out: list[tuple[str, str]] = []
+def functions(w: Writer, steps: list[Step], name: str) -> list[tuple[str, str, int]]:
+    """(name, IR, statements) of every straight-line function; names are put into the calls."""
+    out: list[tuple[str, str, int]] = []
 
     def visit(steps: list[Step]) -> None:
         for step in steps:
             if isinstance(step, Call):
                 fn = f"{name}_{len(out)}"
-                step.name = fn  # type: ignore[attr-defined]
-                out.append((fn, FunctionEmitter(w, fn, step.items).text()))
+                step.name = fn
+                text = FunctionEmitter(w, fn, step.items).text()
+                out.append((fn, text, statements(step.items)))
             else:
                 visit(step.head)
                 visit(step.body)
@@ -69,7 +71,7 @@ class _Driver:
     def run(self, steps: list[Step]) -> None:
         for step in steps:
             if isinstance(step, Call):
-                name = step.name  # type: ignore[attr-defined]
+                name = step.name
                 self.called.append(name)
                 self.w.say(f"call void @{name}(ptr %s)")
             else:

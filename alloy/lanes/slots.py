@@ -16,6 +16,7 @@ class Call:
 
     items: list[Item]
     time: int = 0
+    name: str = ""
 
 
 @dataclass(eq=False)
