@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 BACKENDS = ("torch", "tensordict", "numpy")
@@ -17,43 +18,33 @@ BACKENDS = ("torch", "tensordict", "numpy")
 Tree = Tensor | Mapping[str, Any]  # a tensor, or a dict of trees by name
 
 
-def fresh(tree: Any) -> Any:
+def _torch(tree: Tree, worlds: int) -> Any:
     """A contiguous copy of every tensor of a tree."""
     if isinstance(tree, Mapping):
-        return {name: fresh(value) for name, value in tree.items()}
+        return {name: _torch(value, worlds) for name, value in tree.items()}
     return tree.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _numpy(tree: Any) -> Any:
+def _numpy(tree: Tree, worlds: int) -> Any:
     if isinstance(tree, Mapping):
-        return {name: _numpy(value) for name, value in tree.items()}
+        return {name: _numpy(value, worlds) for name, value in tree.items()}
     return tree.detach().to("cpu", copy=True, memory_format=torch.contiguous_format).numpy()
 
 
-def _tensordict(tree: Any) -> Any:
-    from tensordict import TensorDict
-
+def _tensordict(tree: Tree, worlds: int) -> Any:
     if not isinstance(tree, Mapping):
-        return fresh(tree)
-    worlds = next((leaf.shape[:1] for leaf in leaves(tree)), ())
-    values = {name: _tensordict(value) for name, value in tree.items()}
-    return TensorDict(values, batch_size=list(worlds))
+        return _torch(tree, worlds)
+    values = {name: _tensordict(value, worlds) for name, value in tree.items()}
+    return TensorDict(values, batch_size=[worlds])
 
 
-def leaves(tree: Tree) -> list[Tensor]:
-    """The tensors of a tree."""
-    if isinstance(tree, Mapping):
-        return [leaf for value in tree.values() for leaf in leaves(value)]
-    return [tree]
-
-
-def exporter(backend: str) -> Callable[[Any], Any]:
-    """The function that turns a tree of tensors into what leaves the environment.
+def exporter(backend: str) -> Callable[[Tree, int], Any]:
+    """The function that turns a tree of tensors [W, ...], and W, into what leaves the environment.
 
     Raises:
         ValueError: an unknown backend.
     """
-    known = {"torch": fresh, "tensordict": _tensordict, "numpy": _numpy}
+    known = {"torch": _torch, "tensordict": _tensordict, "numpy": _numpy}
     if backend not in known:
         raise ValueError(f"backend must be one of {list(BACKENDS)}, not {backend!r}")
     return known[backend]
@@ -67,7 +58,7 @@ def import_action(
     Raises:
         ValueError: a wrong shape, kind of number or device; naming expected and received.
     """
-    if not isinstance(action, Tensor) and hasattr(action, "batch_size"):  # a TensorDict
+    if isinstance(action, TensorDictBase):
         if "action" not in action.keys():
             raise ValueError(
                 f"a TensorDict action needs the key 'action'; it has {[*action.keys()]}"

@@ -30,6 +30,8 @@ def gripper_lift(max_steps: int = 100) -> tuple[Scene, Task]:
     scene.add_ground()
     scene.add_box("cube", size=(CUBE, CUBE, CUBE), pos=(0, 0, CUBE / 2), mass=0.1)
     scene.add_robot("gripper", mjcf=lift_gripper(), pos=(0, 0, 0.2))
+    scene.add_light("lamp", pos=(0.5, -0.5, 1.5), direction=(-0.3, 0.3, -1.0))
+    scene.add_camera("side", pos=(0.45, -0.22, 0.28), lookat=(0.0, 0.0, 0.1))
     success = C.lifted("cube", by=LIFT) & C.upright("cube")
     progress = (C.since_start(C.height("cube")) / LIFT).clip(0.0, 1.0)
     return scene, Task(

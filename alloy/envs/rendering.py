@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +25,8 @@ class RenderOptions:
     Attributes:
         width: pixels.
         height: pixels.
-        camera_id: id of a camera of the scene, -1 for a free camera.
+        camera_id: id of a camera of the scene, -1 for a free camera. By default the camera called
+            "track", else the scene's first, else a free one.
         camera_name: name of a camera of the scene, instead of its id.
         default_camera_config: attributes of the free camera (`distance`, `azimuth`, `elevation`,
             `lookat`, `trackbodyid`), as Gymnasium's MuJoCo environments take them.
@@ -64,9 +67,8 @@ class Renderer:
             if o.camera_name not in names:
                 raise ValueError(f"camera {o.camera_name!r} is not in the scene; it has {names}")
             return model.camera(o.camera_name).id
-        # as Gymnasium: a camera called "track" is the default, else a free one
-        if o.camera_id is None and "track" in self._sim.names()["cameras"]:
-            return model.camera("track").id
+        if o.camera_id is None and o.default_camera_config is None and model.ncam:
+            return model.camera("track").id if "track" in self._sim.names()["cameras"] else 0
         if o.camera_id is not None and o.camera_id >= 0:
             if o.camera_id >= model.ncam:
                 raise ValueError(
@@ -125,14 +127,31 @@ class Renderer:
         o, model = self._options, self._sim.mj_model
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, o.width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, o.height)
+        if _headless():
+            _take_egl()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # GLFW's own, before the error below
                 self._renderer = mujoco.Renderer(model, o.height, o.width, o.max_geom)
         except Exception as error:
             raise RuntimeError(
-                "rendering needs OpenGL, and MuJoCo found none. Without a display, set the "
-                "environment variable MUJOCO_GL=egl (or osmesa) before Python starts and install "
-                "libegl1 (or libosmesa6). MuJoCo says: " + str(error)
+                "rendering needs OpenGL, and MuJoCo found none. Without a display, install libegl1 "
+                "(or libosmesa6, and set the environment variable MUJOCO_GL=osmesa before Python "
+                "starts). MuJoCo says: " + str(error)
             ) from error
         return self._renderer
+
+
+def _headless() -> bool:
+    """Whether no window system is there and nobody has said what to use instead."""
+    named = any(os.environ.get(n) for n in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.platform.startswith("linux") and not named
+
+
+def _take_egl() -> None:
+    """Let MuJoCo draw through EGL; it chose a window system when it was imported."""
+    try:
+        from mujoco.egl import GLContext
+    except Exception:  # whatever is wrong with EGL here, MuJoCo's own choice is tried next
+        return
+    sys.modules[mujoco.Renderer.__module__].gl_context.GLContext = GLContext

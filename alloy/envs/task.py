@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,11 +62,7 @@ class Task:
                 f"max_steps must be a whole number of at least 1, not {self.max_steps!r}"
             )
         for name, term in self.reward.items():
-            if (
-                not isinstance(term, tuple)
-                or len(term) != 2
-                or not isinstance(term[0], (int, float))
-            ):
+            if not isinstance(term, tuple) or len(term) != 2 or not isinstance(term[0], Real):
                 raise TypeError(
                     f"reward {name!r} must be a pair (weight, check), as (-1.0, C.distance(a, b)), "
                     f"not {term!r}"

@@ -91,7 +91,8 @@ class VectorEnv(gym.vector.VectorEnv):
         if worlds is not None and num_envs is not None and worlds != num_envs:
             raise ValueError(f"worlds={worlds} and num_envs={num_envs} differ; give one of them")
         self.num_envs = worlds if worlds is not None else (num_envs if num_envs is not None else 1)
-        self._export = exporter(backend)
+        export = exporter(backend)
+        self._export: Callable[[Any], Any] = lambda tree: export(tree, self.num_envs)
         self.backend = backend
         if autoreset not in MODES:
             raise ValueError(f"autoreset must be one of {list(MODES)}, not {autoreset!r}")
@@ -263,7 +264,7 @@ class VectorEnv(gym.vector.VectorEnv):
             physics = Physics(self.sim, traced=True)
             program = Program(physics, self.task, self.program.actions, self.autoreset)
             program.step(state, action)  # fills the caches of constants before the tracer runs
-            fused = fuse(program.step, (state, action))
+            fused = fuse(program.step, (state, action), program)
             if fused is not None:
                 return fused
         return partial(self.program.step, lazy=self.sim.device.type == "cpu")

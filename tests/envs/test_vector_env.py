@@ -7,6 +7,7 @@ import torch
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import NumpyToTorch, RecordEpisodeStatistics
+from tensordict import TensorDict
 
 from alloy.envs import Task, VectorEnv, resets
 from alloy.envs import checks as C
@@ -361,7 +362,15 @@ def test_tensordict_backend_groups_and_nests():
     assert isinstance(env.single_observation_space, gym.spaces.Dict)
 
 
-def test_a_compiled_step_is_the_eager_one():
+def test_tensordict_backend_without_rewards_or_groups():
+    env = toy.env(2, Task(obs=["cart"]), backend="tensordict")
+    obs, info = env.reset(seed=0)
+    assert obs["policy"].shape == (2, 2)
+    assert info.batch_size == (2,)
+    assert env.step(TensorDict({"action": torch.zeros(2, 1)}, [2]))[4]["terms"].is_empty()
+
+
+def test_a_step_that_looks_is_the_one_that_does_not():
     env = toy.env(3, toy.task(max_steps=4))
     env.reset(seed=0)
     state = env._state()
