@@ -1,4 +1,4 @@
-"""Unitree Go2 as an MJCF text: primitive shapes only, figures of the maker's description (BSD-3)."""
+"""Unitree Go2 as an MJCF text: primitive shapes, figures of the maker's description (BSD-3)."""
 
 from __future__ import annotations
 
