@@ -23,7 +23,7 @@ _MATRIX_OF = {"body_imat": "body_iquat", "geom_mat": "geom_quat", "site_mat": "s
 _TOPOLOGY = (
     "body_parentid", "body_rootid", "body_mocapid", "body_jntnum", "body_jntadr", "body_dofnum",
     "body_dofadr", "body_quat", "jnt_type", "jnt_qposadr", "jnt_dofadr", "jnt_bodyid", "jnt_pos",
-    "dof_bodyid", "dof_jntid",
+    "dof_bodyid", "dof_jntid", "body_subtreemass",
 )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def velocity(m: Model, d: Data) -> Data:
 
 def applied_force(m: Model, d: Data) -> Tensor:
     """Generalised force (W, nv) of qfrc_applied and of the wrenches xfrc_applied on bodies."""
-    force, torque = d.xfrc_applied[..., :3], d.xfrc_applied[..., 3:]
+    force, torque = d.xfrc_applied.split(3, -1)
     arm = d.xipos - d.subtree_com[:, m.tree.body_root]
     wrench = torch.cat([torque + math.cross(arm, force), force], -1)
-    return d.qfrc_applied + math.dot(d.cdof, math.constant_times(m.tree.moves.T, wrench))
+    return d.qfrc_applied + math.dot(d.cdof, math.constant_times(m.tree.moved_by, wrench))

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from alloy.math import MINVAL
+
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 
 
@@ -24,22 +26,25 @@ class Tree:
 
     # links in level order; link 0 is the world
     level_size: tuple[int, ...]  # links in each level, without the world
-    level_parent: tuple[Tensor | None, ...]  # parent within the previous level; None: one to one
+    # parent within the previous level; None: one to one, or one to all
+    level_parent: tuple[Tensor | None, ...]
     link_body: Tensor  # (nlink - 1,) body whose offset the link starts with
     link_first: Tensor  # (nlink - 1, 1) 1 where the link carries its body's offset
     link_later: Tensor  # (nlink - 1, 4) identity quaternion where it does not
     link_joint: Tensor  # (nlink - 1,) joint of the link, 0 for none
     link_turns: Tensor  # (nlink - 1, 1) 1 where that joint turns about its anchor
-    scalar_joint: Tensor  # joints (hinge, slide) of the scalar links
-    scalar_qpos: Tensor  # their addresses in qpos
-    scalar_is_hinge: Tensor  # (n,) 1 hinge, 0 slide
+    scalar_joint: Tensor | None  # (n,) joints (hinge, slide) of the scalar links; None: all joints
+    scalar_qpos: Tensor | None  # (n,) their addresses in qpos; None: all of qpos
+    scalar_half: Tensor  # (n,) 1/2 hinge, 0 slide: angle to half angle
+    scalar_slide: Tensor | None  # (n,) 1 slide, 0 hinge; None without slides
     ball_qpos: Tensor | None  # (n, 4) addresses of ball quaternions
     pose_qpos: Tensor | None  # (n, 7) addresses of free joints
     mocap: Tensor | None  # (n,) mocap ids of the mocap links
     rel_order: Tensor | None  # [scalar, ball, free, mocap, fixed] -> level order; None: same order
     n_fixed: int
-    body_link: Tensor  # (nbody,) link that carries the body's frame
-    joint_link: Tensor  # (njnt,)
+    joint_link: Tensor  # (njnt,) link that ends with the joint
+    body_and_joint_link: Tensor  # (nbody + njnt,) link of each body's frame, then joint_link
+    joint_scalar: Tensor | None  # (njnt,) place among scalar_joint, 0 for others; None: the same
     joint_is_slide: Tensor | None  # (njnt, 1), None without slides
     joint_qpos: Tensor  # (njnt,) first qpos address of each joint
     joint_has_anchor: Tensor  # (njnt, 1) 0 for free joints, whose anchor is the body's origin
@@ -48,16 +53,20 @@ class Tree:
     # sums: rows x columns
     subtree: Tensor  # (nbody, nbody) 1 where the column body is in the row body's subtree
     moves: Tensor  # (nbody, nv) 1 where the dof moves the body
+    moved_by: Tensor  # (nv, nbody) its transpose, contiguous
     before: Tensor  # (nv, nv) dofs whose motion turns the row dof's axis
+    before_and_moves: Tensor  # (nv + nbody, nv) both of them
     m_lower: Tensor  # (nv, nv) 1 where the column dof is an ancestor of the row dof or itself
-    m_strict: Tensor  # the same without the diagonal
+    m_upper: Tensor  # (nv, nv) its transpose without the diagonal
     # indices
     body_root: Tensor  # (nbody,)
     dof_root: Tensor  # (nv,) root body of the dof's tree
     dof_is_rot: Tensor  # (nv, 1)
     dof_axis: Tensor  # (nv,) into [xaxis of joints, columns of xmat, unit axes]
     dof_anchor: Tensor  # (nv,) joint
+    dof_is_slide: Tensor | None  # (nv, 1) its complement; None where all rotate
     simple_axes: bool  # every dof is its joint's axis: no ball and no free joint
+    massless: bool  # some body's subtree has no mass
     body_parent: tuple[int, ...]  # for reports and tests
 
 
@@ -132,8 +141,8 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
     """Build the constants of a topology.
 
     Args:
-        topo: MuJoCo's integer arrays by name (body_parentid, jnt_type, ...), with jnt_pos and
-            body_quat to see which offsets are there at all.
+        topo: MuJoCo's integer arrays by name (body_parentid, jnt_type, ...), with jnt_pos,
+            body_quat and body_subtreemass to see which offsets and masses are there at all.
         nv: number of degrees of freedom.
         put: moves an array to the model's device: floats to its dtype, integers to int64.
     """
@@ -147,8 +156,9 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
     for k, level in enumerate(levels):
         above = {link: n for n, link in enumerate(levels[k - 1])} if k else {0: 0}
         index = np.array([above[links[i].parent] for i in level])
+        one = k > 0 and len(levels[k - 1]) == 1  # broadcasts over its children
         same = k > 0 and len(index) == len(levels[k - 1]) and (index == np.arange(len(index))).all()
-        parents.append(None if same or k == 0 else index)
+        parents.append(None if one or same or k == 0 else index)
 
     def kind(i: int) -> int:
         link = links[i]
@@ -157,6 +167,7 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
         return 3 if topo["body_mocapid"][link.body] >= 0 else 4
 
     groups = [[i for i in order if kind(i) == k] for k in range(5)]
+    groups[0].sort(key=lambda i: links[i].joint)
     grouped = [i for group in groups for i in group]
     rel_order = np.array([grouped.index(i) for i in order], int)
     qadr = topo["jnt_qposadr"]
@@ -177,8 +188,15 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
     link_joint = np.array([links[i].joint for i in order], int)
     turns = np.isin(topo["jnt_type"][link_joint], (HINGE, BALL)) if len(topo["jnt_type"]) else 0
     slides = (topo["jnt_type"] == SLIDE).astype(float)[:, None]
+    is_slide = (topo["jnt_type"][scalar] == SLIDE).astype(float)
+    all_scalar = len(scalar) == len(topo["jnt_type"])
+    joint_scalar = np.searchsorted(scalar, np.arange(len(topo["jnt_type"])))
+    joint_scalar = joint_scalar.clip(0, max(len(scalar) - 1, 0))
+    body_link = [position[i] for i in last]
     tables = _dof_tables(topo, nv)
-    tables["m_strict"] = np.tril(tables["m_lower"], -1)
+    tables["m_upper"] = np.tril(tables["m_lower"], -1).T
+    tables["moved_by"] = tables["moves"].T
+    tables["before_and_moves"] = np.vstack([tables["before"], tables["moves"]])
     axes = _dof_axes(topo, nv)
     return Tree(
         level_size=tuple(len(level) for level in levels),
@@ -188,16 +206,18 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
         link_later=put((1 - first) * identity),
         link_joint=put(link_joint.clip(0)),
         link_turns=put(((link_joint >= 0) & turns).astype(float)[:, None]),
-        scalar_joint=put(scalar),
-        scalar_qpos=put(qadr[scalar]),
-        scalar_is_hinge=put((topo["jnt_type"][scalar] == HINGE).astype(float)),
+        scalar_joint=None if all_scalar else put(scalar),
+        scalar_qpos=None if all_scalar else put(qadr[scalar]),
+        scalar_half=put(0.5 * (1 - is_slide)),
+        scalar_slide=put(is_slide) if is_slide.any() else None,
         ball_qpos=put(span(groups[1], 4)) if groups[1] else None,
         pose_qpos=put(span(groups[2], 7)) if groups[2] else None,
         mocap=put(topo["body_mocapid"][[links[i].body for i in groups[3]]]) if groups[3] else None,
         rel_order=None if (rel_order == np.arange(len(order))).all() else put(rel_order),
         n_fixed=len(groups[4]),
-        body_link=put(np.array([position[i] for i in last], int)),
         joint_link=put(joint_link),
+        body_and_joint_link=put(np.concatenate([body_link, joint_link]).astype(int)),
+        joint_scalar=None if all_scalar else put(joint_scalar),
         joint_is_slide=put(slides) if slides.any() else None,
         joint_qpos=put(qadr.astype(int)),
         joint_has_anchor=put((topo["jnt_type"] != FREE).astype(float)[:, None]),
@@ -207,8 +227,10 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
         body_root=put(topo["body_rootid"].astype(int)),
         dof_root=put(topo["body_rootid"][topo["dof_bodyid"]].astype(int)),
         dof_is_rot=put(axes["dof_is_rot"]),
+        dof_is_slide=None if axes["dof_is_rot"].all() else put(1 - axes["dof_is_rot"]),
         dof_axis=put(axes["dof_axis"]),
         dof_anchor=put(topo["dof_jntid"].astype(int)),
         simple_axes=bool((axes["dof_axis"] < len(topo["jnt_type"])).all()),
+        massless=bool((topo["body_subtreemass"] < MINVAL).any()),
         body_parent=tuple(int(p) for p in topo["body_parentid"]),
     )

@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from alloy.ops.reference import collide_shared
+from alloy import math
 from alloy.ops.reference.collide import COLLIDERS, FAR
 from tests.ops.oracle import (
     BOX,
@@ -343,11 +343,11 @@ def test_traces_and_is_lean(kind):
 
 def test_constants_made_inside_a_transform_stay_plain():
     args = spread_out((PLANE, CAPSULE), (0.01, 0.02, 0.03))
-    collide_shared._table.cache_clear()
+    math._constant.cache_clear()
     make_fx(torch.func.functionalize(COLLIDERS[PLANE, CAPSULE].fn))(*args)
     traced = COLLIDERS[PLANE, CAPSULE].fn(*args)
     with torch.inference_mode():
-        collide_shared._table.cache_clear()
+        math._constant.cache_clear()
         COLLIDERS[PLANE, CAPSULE].fn(*args)
     for a, b in zip(traced, COLLIDERS[PLANE, CAPSULE].fn(*args), strict=True):
         assert torch.equal(a, b) and not torch._is_functional_tensor(a)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from alloy import math
 
@@ -49,19 +47,7 @@ def tolerance(like: Tensor) -> Tolerance:
     return _TOLERANCE.get(like.dtype, _TOLERANCE[torch.float32])
 
 
-def table(rows: tuple | float, like: Tensor) -> Tensor:
-    """A constant as a tensor of the dtype and device of `like`, made once."""
-    return _table(rows, like.dtype, like.device)
-
-
-@lru_cache(maxsize=256)
-def _table(rows: tuple | float, dtype: torch.dtype, device: Any) -> Tensor:
-    if torch.compiler.is_compiling():
-        return torch.tensor(rows, dtype=dtype, device=device)
-    # outside any transform that happens to run, so that what is kept is a plain tensor
-    with torch.inference_mode(False), torch._C._DisableFuncTorch(), _disable_current_modes():
-        return torch.tensor(rows, dtype=dtype, device=device)
-
+table = math.constant_like  # a constant as a tensor of another's dtype and device, made once
 
 # vectors (..., 3) of a frame `mat` (..., 3, 3) in the world, and world vectors in that frame
 to_world, to_local = math.rotate, math.rotate_inv
@@ -78,7 +64,7 @@ def choose(mask: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:
         return torch.where(mask, yes, no if isinstance(no, Tensor) else table(no, yes))
     if isinstance(no, Tensor):
         return torch.where(mask, table(yes, no), no)
-    return torch.where(mask, *(_table(x, torch.float32, mask.device) for x in (yes, no)))
+    return torch.where(mask, *(math.constant(x, torch.float32, mask.device) for x in (yes, no)))
 
 
 def sign(mask: Tensor, like: Tensor) -> Tensor:
@@ -96,8 +82,8 @@ def clip(x: Tensor, limit: Tensor | float) -> Tensor:
 def first(mask: Tensor) -> Tensor:
     """The first true element along the last dimension as a mask with at most one true; (..., n)."""
     n = mask.shape[-1]
-    rank = _table(tuple(float(n - k) for k in range(n)), torch.float32, mask.device)
-    score = torch.where(mask, rank, _table(0.0, torch.float32, mask.device))
+    rank = math.constant(tuple(float(n - k) for k in range(n)), torch.float32, mask.device)
+    score = torch.where(mask, rank, math.constant(0.0, torch.float32, mask.device))
     return (score == score.amax(-1, keepdim=True)) & mask
 
 

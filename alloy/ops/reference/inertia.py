@@ -6,7 +6,6 @@ com-based coordinates, where sums over subtrees and paths are products with cons
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,28 +16,41 @@ from alloy import math
 if TYPE_CHECKING:
     from alloy.physics.tree import Tree
 
-_SYM = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # order of cinert's first six numbers
+_ROWS, _COLS = (0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)  # of cinert's first six numbers
 
 
-@lru_cache(maxsize=16)
-def _tables(dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
-    """Constants: 3 x 3 to six numbers (9, 6), and cinert to the 6 x 6 spatial inertia (10, 36)."""
-    six = torch.zeros(9, 6, dtype=dtype)
-    full = torch.zeros(10, 6, 6, dtype=dtype)
-    for k, (i, j) in enumerate(_SYM):
-        six[3 * i + j, k] = 1
-        full[k, i, j] = full[k, j, i] = 1
+def _spatial_table() -> tuple[tuple[float, ...], ...]:
+    """Constant (10, 36) that takes cinert to the 6 x 6 spatial inertia."""
+    full = [[0.0] * 36 for _ in range(10)]
+    for k, (i, j) in enumerate(zip(_ROWS, _COLS, strict=True)):
+        full[k][6 * i + j] = full[k][6 * j + i] = 1.0
     for k, i, j in ((2, 0, 1), (0, 1, 2), (1, 2, 0)):  # m r as a cross product matrix
-        full[6 + k, i, 3 + j], full[6 + k, j, 3 + i] = -1, 1
-        full[6 + k, 3 + i, j], full[6 + k, 3 + j, i] = 1, -1
-    full[9, 3:, 3:] = torch.eye(3, dtype=dtype)
-    return six.to(device), full.reshape(10, 36).to(device)
+        full[6 + k][6 * i + 3 + j] = full[6 + k][6 * (3 + j) + i] = -1.0
+        full[6 + k][6 * j + 3 + i] = full[6 + k][6 * (3 + i) + j] = 1.0
+    for k in range(3, 6):
+        full[9][7 * k] = 1.0
+    return tuple(tuple(row) for row in full)
+
+
+_SPATIAL = _spatial_table()
+# products r_i r_j in the same order to |r|^2 - r r'
+_STEINER = (
+    (0, 1, 1, 0, 0, 0), (1, 0, 1, 0, 0, 0), (1, 1, 0, 0, 0, 0),
+    (0, 0, 0, -1, 0, 0), (0, 0, 0, 0, -1, 0), (0, 0, 0, 0, 0, -1),
+)  # fmt: skip
 
 
 def spatial_inertia(cinert: Tensor) -> Tensor:
     """6 x 6 spatial inertia of cinert (..., 10): inertia, mass times offset, mass."""
-    table = _tables(cinert.dtype, str(cinert.device))[1]
-    return (cinert @ table).unflatten(-1, (6, 6))
+    return (cinert @ math.constant_like(_SPATIAL, cinert)).unflatten(-1, (6, 6))
+
+
+def _subtree_com(xipos: Tensor, mass: Tensor, subtreemass: Tensor, tree: Tree) -> Tensor:
+    """Centres of mass (W, nbody, 3) of the subtrees; without mass, of the body itself."""
+    moment, total = math.constant_times(tree.subtree, mass * xipos), subtreemass.unsqueeze(-1)
+    if not tree.massless:
+        return moment / total
+    return torch.where(total < math.MINVAL, xipos, moment / total.clamp(min=math.MINVAL))
 
 
 def com(
@@ -54,48 +66,51 @@ def com(
     tree: Tree,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """See `alloy.ops.com`."""
+    worlds, mass = xpos.shape[0], body_mass.unsqueeze(-1)
     xipos = xpos + math.rotate(xmat, body_ipos)
     ximat = math.compose(xmat, body_imat)
-    mass = body_mass.unsqueeze(-1)
-    total = body_subtreemass.unsqueeze(-1)
-    subtree_com = math.constant_times(tree.subtree, mass * xipos) / total.clamp(min=math.MINVAL)
-    subtree_com = torch.where(total < math.MINVAL, xipos, subtree_com)
+    subtree_com = _subtree_com(xipos, mass, body_subtreemass, tree)
 
+    rows, cols = (math.constant(x, torch.int64, xpos.device) for x in (_ROWS, _COLS))
     r = xipos - subtree_com[:, tree.body_root]
-    inertia = math.compose(ximat * body_inertia.unsqueeze(-2), ximat.mT)
-    eye = torch.eye(3, dtype=r.dtype, device=r.device)
-    steiner = math.dot(r, r)[..., None, None] * eye - r.unsqueeze(-1) * r.unsqueeze(-2)
-    six = _tables(r.dtype, str(r.device))[0]
-    about_com = (inertia + mass.unsqueeze(-1) * steiner).flatten(-2) @ six
-    cinert = torch.cat([about_com, mass * r, mass.expand_as(r[..., :1])], -1)
+    steiner = (r[..., rows] * r[..., cols]) @ math.constant_like(_STEINER, r)
+    own = (ximat[..., rows, :] * ximat[..., cols, :] * body_inertia.unsqueeze(-2)).sum(-1)
+    about_com = torch.addcmul(own, steiner, mass)
+    cinert = torch.cat([about_com, mass * r, mass.expand(worlds, -1, 1)], -1)
 
     axis, anchor = xaxis, xanchor
     if not tree.simple_axes:
         columns = xmat.transpose(-1, -2).flatten(1, 2)
-        axis = torch.cat([xaxis, columns, eye.expand(xpos.shape[0], 3, 3)], 1)[:, tree.dof_axis]
+        eye = math.constant_like(math.EYE3, xpos).expand(worlds, 3, 3)
+        axis = torch.cat([xaxis, columns, eye], 1)[:, tree.dof_axis]
         anchor = xanchor[:, tree.dof_anchor]
     arm = subtree_com[:, tree.dof_root] - anchor
-    turn = axis * tree.dof_is_rot
-    cdof = torch.cat([turn, torch.linalg.cross(turn, arm, dim=-1) + (axis - turn)], -1)
+    if tree.dof_is_slide is None:
+        cdof = torch.cat([axis, torch.linalg.cross(axis, arm, dim=-1)], -1)
+    else:
+        turn = axis * tree.dof_is_rot
+        shift = torch.addcmul(torch.linalg.cross(turn, arm, dim=-1), axis, tree.dof_is_slide)
+        cdof = torch.cat([turn, shift], -1)
     return xipos, ximat, subtree_com, cinert, cdof
 
 
 def mass_matrix(cinert: Tensor, cdof: Tensor, dof_armature: Tensor, tree: Tree) -> Tensor:
     """See `alloy.ops.mass_matrix`."""
-    composite = spatial_inertia(
-        math.constant_times(tree.moves.T, cinert)
-    )  # (W, nv, 6, 6) of each dof's subtree
-    momentum = math.rotate(composite, cdof)
-    lower = torch.bmm(momentum, cdof.mT) * tree.m_lower
-    upper = (lower * tree.m_strict).mT
-    return lower + upper + torch.diag_embed(dof_armature)
+    # (W, nv, 6, 6) of each dof's subtree
+    composite = spatial_inertia(math.constant_times(tree.moved_by, cinert))
+    product = torch.bmm(math.rotate(composite, cdof), cdof.mT)
+    return torch.addcmul(
+        torch.addcmul(torch.diag_embed(dof_armature), product, tree.m_lower),
+        product.mT,
+        tree.m_upper,
+    )
 
 
 def velocity(cdof: Tensor, qvel: Tensor, tree: Tree) -> tuple[Tensor, Tensor]:
     """See `alloy.ops.velocity`."""
-    motion = cdof * qvel.unsqueeze(-1)
-    before = math.constant_times(tree.before, motion)
-    return math.constant_times(tree.moves, motion), math.cross_motion(before, cdof)
+    sums = math.constant_times(tree.before_and_moves, cdof * qvel.unsqueeze(-1))
+    before, cvel = sums.split((cdof.shape[1], sums.shape[1] - cdof.shape[1]), 1)
+    return cvel, math.cross_motion(before, cdof)
 
 
 def bias(
@@ -108,11 +123,9 @@ def bias(
     tree: Tree,
 ) -> Tensor:
     """See `alloy.ops.bias`."""
-    gravity6 = torch.cat([torch.zeros_like(gravity), -gravity], -1)
     cacc = math.constant_times(tree.moves, cdof_dot * qvel.unsqueeze(-1))
-    cacc = cacc + gravity6.unsqueeze(-2)
+    cacc = cacc - torch.nn.functional.pad(gravity, (3, 0)).unsqueeze(-2)
     inertia = spatial_inertia(cinert)
     force, momentum = math.rotate(inertia, cacc), math.rotate(inertia, cvel)
     force = force + math.cross_force(cvel, momentum)
-    wrench = math.constant_times(tree.moves.T, force)
-    return math.dot(cdof, wrench)
+    return math.dot(cdof, math.constant_times(tree.moved_by, force))
