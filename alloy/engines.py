@@ -1,139 +1,45 @@
-"""Engines: who runs the substeps of a control step, and what happens to a world that blows up.
+"""Engines: who runs the substeps of a control step.
 
-An engine is picked once, at build; physics code never branches on it. `guarded_step` is the whole
-control step as a pure function of tensors: what the reference engine runs, what `torch.compile`
-takes, and what another engine has to agree with.
+An engine is picked once, at build; physics code never branches on it. What a control step is says
+`alloy.guard.guarded_step`; every engine agrees with it.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from alloy.ops import control
-from alloy.physics import forward
-from alloy.physics.model import STATE, Data, Model
+from alloy import lanes
+from alloy.fingerprint import fingerprint
+from alloy.guard import (
+    MAXVAL,
+    STAGES,
+    Guard,
+    advance,
+    guarded_step,
+    make_guard,
+    usable_ctrl,
+    where_worlds,
+)
+from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
 
-MAXVAL = 1e10  # mjMAXVAL: beyond it, as NaN, a value is bad
-
-_COMPUTE = {
-    "kinematics": forward.kinematics,
-    "position": forward.after_kinematics,
-    "velocity": forward.velocity,
-    "acceleration": forward.acceleration,
-}
-STAGES = ("state", *_COMPUTE)  # each builds on those before it
+__all__ = [
+    "ENGINES", "MAXVAL", "STAGES", "Engine", "Guard", "LanesEngine", "ReferenceEngine", "advance",
+    "guarded_step", "make_engine", "make_guard", "usable_ctrl", "where_worlds",
+]  # fmt: skip
 
 ENGINES = ("auto", "reference", "lanes", "triton")
+BUDGET = 200_000  # statements; beyond it compiling takes minutes and the code leaves every cache
+HELD = (*STATE, *INPUTS)
 
-
-class Guard(NamedTuple):
-    """What a step remembers of each world's health; cleared by its reset."""
-
-    invalid: Tensor  # [W] bool, blew up and stands still since
-    bad_ctrl: Tensor  # [W] int64, control steps whose controls were unusable
-
-
-def make_guard(worlds: int, device: torch.device | str) -> Guard:
-    """The guard of healthy worlds."""
-    return Guard(
-        invalid=torch.zeros(worlds, dtype=torch.bool, device=device),
-        bad_ctrl=torch.zeros(worlds, dtype=torch.int64, device=device),
-    )
-
-
-def where_worlds(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """`a` in the worlds of mask [W], `b` in the others; laid out in memory like `a`."""
-    return torch.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
-
-def usable_ctrl(m: Model, ctrl: Tensor) -> tuple[Tensor, Tensor]:
-    """Controls that a step can use and the worlds [W] whose own it cannot, by MuJoCo's rule.
-
-    Controls are clamped to their ranges first. If one of a world is then still NaN or beyond 1e10,
-    all of that world's controls count as zero.
-    """
-    if m.nu == 0:
-        return ctrl, torch.zeros(ctrl.shape[0], dtype=torch.bool, device=ctrl.device)
-    limit = m.derived["actuation"].ctrl_limit
-    clamped = ctrl
-    if limit is not None and "clampctrl" not in m.opt.disable:
-        clamped = limit.clamp(ctrl, m.actuator_ctrlrange)
-    bad = ~(clamped.abs().amax(-1) <= MAXVAL)
-    usable = torch.where(ctrl.abs() <= MAXVAL, ctrl, clamped)
-    return torch.where(bad.unsqueeze(-1), 0.0, usable), bad
-
-
-def advance(m: Model, d: Data, done: str, stage: str) -> Data:
-    """Compute the stages of `d` behind `done` up to `stage`; controls count as in a step."""
-    for name in STAGES[STAGES.index(done) + 1 : STAGES.index(stage) + 1]:
-        if name == "acceleration":
-            usable, _ = usable_ctrl(m, d.ctrl)
-            d = replace(_COMPUTE[name](m, replace(d, ctrl=usable)), ctrl=d.ctrl)
-        else:
-            d = _COMPUTE[name](m, d)
-    return d
-
-
-def _finite(*values: Tensor) -> Tensor:
-    """Worlds [W] all of whose values (W, n) are finite and within mjMAXVAL."""
-    together = torch.cat(values, -1)
-    if together.shape[-1] == 0:
-        return torch.ones(together.shape[0], dtype=torch.bool, device=together.device)
-    return together.abs().amax(-1) <= MAXVAL
-
-
-def guarded_step(
-    m: Model, d: Data, guard: Guard, substeps: int, *, derived: bool = True
-) -> tuple[Data, Guard]:
-    """One control step: `substeps` physics steps of every world that is not invalid.
-
-    A world whose qpos, qvel, act or qacc turns NaN, infinite or larger than 1e10 is invalid: it
-    keeps the state it had before that substep, and stands still until its reset. A world that
-    comes in with such a state (somebody wrote it) starts again from qpos0 at rest, invalid too.
-    The controls that were used come back in `ctrl`. No world affects another.
-
-    Without `derived`, of the derived fields only solver_niter is there; a traced program then
-    holds one copy of the substep, in a loop.
-    """
-    ctrl, bad = usable_ctrl(m, d.ctrl)
-    guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
-    sound = _finite(d.qpos, d.qvel, d.act)
-    d = replace(
-        d,
-        ctrl=ctrl,
-        qpos=where_worlds(sound, d.qpos, m.qpos0),
-        qvel=where_worlds(sound, d.qvel, torch.zeros_like(d.qvel)),
-        act=where_worlds(sound, d.act, torch.zeros_like(d.act)),
-        qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
-    )
-
-    def substep(d: Data, stopped: Tensor, derived: bool) -> tuple[Data, Tensor]:
-        new = forward.step(m, d, derived=derived)
-        stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
-        state = {
-            name: where_worlds(stopped, getattr(d, name), getattr(new, name)) for name in STATE
-        }
-        return replace(new, **state), stopped
-
-    def body(_: int | Tensor, *carry: Tensor) -> tuple[Tensor, ...]:
-        at = replace(d, **dict(zip(STATE, carry, strict=False)))
-        new, stopped = substep(at, carry[-2], derived=False)
-        niter = torch.maximum(carry[-1], new.solver_niter)
-        return (*(getattr(new, name) for name in STATE), stopped, niter)
-
-    state = tuple(getattr(d, name) for name in STATE)
-    carry = (*state, guard.invalid | ~sound, torch.zeros_like(d.step_count))
-    carry = control.repeat(substeps - derived, body, carry)
-    d = replace(d, **dict(zip(STATE, carry, strict=False)), solver_niter=carry[-1])
-    stopped = carry[-2]
-    if derived:
-        d, stopped = substep(d, stopped, derived=True)
-        d = replace(d, solver_niter=torch.maximum(d.solver_niter, carry[-1]))
-    return d, guard._replace(invalid=stopped)
+log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
@@ -145,7 +51,7 @@ class Engine(Protocol):
         """One control step, as `guarded_step` defines it."""
         ...
 
-    def report(self) -> dict[str, str]:
+    def report(self) -> dict[str, Any]:
         """What runs, and why."""
         ...
 
@@ -163,20 +69,146 @@ class ReferenceEngine:
         """One control step, as `guarded_step` defines it."""
         return guarded_step(m, d, guard, substeps)
 
-    def report(self) -> dict[str, str]:
+    def report(self) -> dict[str, Any]:
         """What runs, and why."""
         return {"engine": self.name, "reason": self._reason}
+
+
+class LanesEngine:
+    """The reference step compiled for the CPU, one world per SIMD lane; float32.
+
+    A program is compiled when it is first needed, for each number of substeps and set of per-world
+    model fields, and kept on disk. What cannot be compiled runs on the reference, which is said
+    once. After a step only the state and solver_niter of Data are there: views compute the rest.
+    """
+
+    name = "lanes"
+
+    def __init__(self, nominal: Model, reason: str, threads: int | None = None) -> None:
+        """An engine for models that differ from `nominal` in per-world fields only."""
+        self._nominal, self._reason, self._threads = nominal, reason, threads
+        self._programs: dict[Any, Callable[..., Any] | None] = {}
+        self._reports: dict[str, dict[str, Any]] = {}
+        self._refused: list[str] = []
+
+    def step(self, m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+        """One control step, as `guarded_step` defines it.
+
+        Under torch.compile, and where a gradient is asked for, that function itself runs.
+        """
+        if torch.compiler.is_compiling() or _wants_gradient(m, d):
+            return guarded_step(m, d, guard, substeps)
+        varied = tuple(
+            f.name
+            for f in tensor_fields(Model)
+            if getattr(m, f.name) is not getattr(self._nominal, f.name)
+        )
+        if (substeps, varied) not in self._programs:
+            self._programs[substeps, varied] = self._physics(substeps, varied, m)
+        run = self._programs[substeps, varied]
+        if run is None:
+            return guarded_step(m, d, guard, substeps)
+        held = tuple(getattr(d, name) for name in HELD)
+        fields = tuple(
+            f.expand(d.qpos.shape[0], *f.shape[1:]) for f in (getattr(m, n) for n in varied)
+        )
+        state, ctrl, niter, guard = run(held, tuple(guard), fields)
+        new = dict(zip(STATE, state, strict=True), ctrl=ctrl, solver_niter=niter)
+        return Data(**{name: getattr(d, name) for name in HELD} | new), Guard(*guard)
+
+    def _physics(
+        self, substeps: int, varied: tuple[str, ...], m: Model
+    ) -> Callable[..., Any] | None:
+        nominal = self._nominal
+
+        def program(
+            held: tuple[Tensor, ...], guard: tuple[Tensor, ...], fields: tuple[Tensor, ...]
+        ) -> tuple[Any, ...]:
+            model = replace(nominal, **dict(zip(varied, fields, strict=True)))
+            d = Data(**dict(zip(HELD, held, strict=True)))
+            d, after = guarded_step(model, d, Guard(*guard), substeps, derived=False)
+            return tuple(getattr(d, n) for n in STATE), d.ctrl, d.solver_niter, tuple(after)
+
+        start = make_data(nominal, 1)
+        held = tuple(getattr(start, name) for name in HELD)
+        guard = tuple(make_guard(1, start.qpos.device))
+        fields = tuple(getattr(m, name)[:1] for name in varied)
+        key = fingerprint("physics", nominal, substeps, varied)
+        return self._compile(f"{substeps} substeps", program, (held, guard, fields), key)
+
+    def fuse(
+        self, program: Callable[..., Any], example: tuple[Any, ...], owner: Any = None
+    ) -> Callable[..., Any] | None:
+        """A whole environment step as one compiled program, or None where that cannot be done.
+
+        Args:
+            program: pure function of tensors nested in dataclasses, worlds first.
+            example: arguments of the right shapes.
+            owner: what `program` closes over, to find it in the cache without tracing it again.
+        """
+        key = fingerprint("env", program if owner is None else owner)
+        return self._compile("environment step", program, example, key)
+
+    def _compile(
+        self, what: str, program: Callable[..., Any], example: tuple[Any, ...], key: str | None
+    ) -> Callable[..., Any] | None:
+        meter = _Meter(what)
+        try:
+            with torch.no_grad():
+                compiled = lanes.compile(
+                    program, example, threads=self._threads, name=what, key=key, budget=BUDGET,
+                    progress=meter,
+                )  # fmt: skip
+        except lanes.LanesError as error:
+            self._refused.append(f"{what}: {error}")
+            log.warning("alloy: the %s runs on the reference engine: %s", what, error)
+            return None
+        finally:
+            meter.close()
+        self._reports[what] = compiled.report()
+        return compiled
+
+    def report(self) -> dict[str, Any]:
+        """What runs, why, what was compiled, and what was not."""
+        said = {"engine": self.name, "reason": self._reason, "programs": dict(self._reports)}
+        return said | ({"on reference": list(self._refused)} if self._refused else {})
+
+
+def _wants_gradient(m: Model, d: Data) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    fields = [getattr(m, f.name) for f in tensor_fields(Model)]
+    tensors = (*fields, *(getattr(d, name) for name in HELD))
+    return any(t is not None and t.requires_grad for t in tensors)
+
+
+class _Meter:
+    """A line on the terminal while something compiles for longer than a moment."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._began, self._shown = what, time.perf_counter(), False
+
+    def __call__(self, done: int, total: int) -> None:
+        if sys.stderr.isatty() and time.perf_counter() - self._began > 0.5:
+            self._shown = True
+            sys.stderr.write(f"\rlanes: compiling the {self._what}, {done}/{total} functions ")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._shown:
+            sys.stderr.write(f"\r{'':70}\r")
+            sys.stderr.flush()
 
 
 def make_engine(name: str, m: Model) -> Engine:
     """The engine of that name for a model on its device.
 
     Raises:
-        ValueError: no such engine.
+        ValueError: no such engine, or it does not compute in the model's dtype.
         RuntimeError: the engine does not run on the model's device.
         NotImplementedError: the engine is not built yet.
     """
-    device = m.qpos0.device
+    device, dtype = m.qpos0.device, m.qpos0.dtype
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {list(ENGINES)}, not {name!r}")
     if name == "triton" and device.type != "cuda":
@@ -185,15 +217,26 @@ def make_engine(name: str, m: Model) -> Engine:
             f"engine 'triton' needs the model on a CUDA device; it is on {device}, {have}. "
             f"Build with device='cuda', or use engine='reference' or 'auto'."
         )
+    if name == "triton":
+        raise NotImplementedError(
+            "engine 'triton' is not built yet; use engine='reference' or 'auto'."
+        )
     if name == "lanes" and device.type != "cpu":
         raise RuntimeError(
             f"engine 'lanes' runs on the CPU and the model is on {device}; "
             f"build with device='cpu', or use engine='reference' or 'auto'."
         )
-    if name in ("lanes", "triton"):
-        raise NotImplementedError(
-            f"engine {name!r} is not built yet; use engine='reference' or 'auto'."
+    if name == "lanes" and dtype != torch.float32:
+        raise ValueError(
+            f"engine 'lanes' computes in torch.float32 and the model is in {dtype}; "
+            f"build with dtype=torch.float32, or use engine='reference' or 'auto'."
         )
+    if name == "lanes":
+        return LanesEngine(m, "asked for")
+    if name == "auto" and device.type == "cpu" and dtype == torch.float32:
+        return LanesEngine(m, "picked by 'auto': float32 on the CPU")
     if name == "auto":
-        return ReferenceEngine(f"picked by 'auto': the engine there is for {device.type}")
+        return ReferenceEngine(
+            f"picked by 'auto': the engine there is for {dtype} on {device.type}"
+        )
     return ReferenceEngine("asked for")

@@ -219,5 +219,5 @@ def test_engines_by_name():
         RuntimeError, match="'triton' needs the model on a CUDA device; it is on cpu"
     ):
         make_engine("triton", m)
-    with pytest.raises(NotImplementedError, match="'lanes'"):
+    with pytest.raises(ValueError, match=r"'lanes' computes in torch.float32 .* torch.float64"):
         make_engine("lanes", m)

@@ -39,6 +39,7 @@ LADDER = [
         [f"alloy/lanes/{part}*.py" for part in ("emit", "passes", "schedule", "slots", "target")],
     ],
     [["alloy/lanes/*"]],
+    [["alloy/guard.py"], ["alloy/fingerprint.py"]],
     [["alloy/engines.py"], ["alloy/scene*"]],
     [["alloy/names.py"], ["alloy/health.py"]],
     [["alloy/views.py"]],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -79,7 +80,7 @@ class Physics:
         self.names, self.substeps, self.dt = sim._names, sim.substeps, sim.dt
         self.num_worlds = sim.num_worlds
         self._traced = traced
-        self._step = guarded_step if traced else sim._engine.step
+        self._step = partial(guarded_step, derived=False) if traced else sim._engine.step
         self._start = {name: getattr(sim._start, name)[:1] for name in HELD}
         self._nominal, self._drawn = sim._nominal, sim._drawn
         # the quantities that the scene randomizes, and what follows from them

@@ -263,7 +263,6 @@ class VectorEnv(gym.vector.VectorEnv):
         if fuse is not None:
             physics = Physics(self.sim, traced=True)
             program = Program(physics, self.task, self.program.actions, self.autoreset)
-            program.step(state, action)  # fills the caches of constants before the tracer runs
             fused = fuse(program.step, (state, action), program)
             if fused is not None:
                 return fused

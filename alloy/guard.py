@@ -1,0 +1,133 @@
+"""A control step, and what happens to a world that blows up in it.
+
+`guarded_step` is the whole control step as a pure function of tensors: what the reference engine
+runs, what `torch.compile` takes, what the lanes engine compiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from alloy.ops import control
+from alloy.physics import forward
+from alloy.physics.model import STATE, Data, Model
+
+MAXVAL = 1e10  # mjMAXVAL: beyond it, as NaN, a value is bad
+
+_COMPUTE = {
+    "kinematics": forward.kinematics,
+    "position": forward.after_kinematics,
+    "velocity": forward.velocity,
+    "acceleration": forward.acceleration,
+}
+STAGES = ("state", *_COMPUTE)  # each builds on those before it
+
+
+class Guard(NamedTuple):
+    """What a step remembers of each world's health; cleared by its reset."""
+
+    invalid: Tensor  # [W] bool, blew up and stands still since
+    bad_ctrl: Tensor  # [W] int64, control steps whose controls were unusable
+
+
+def make_guard(worlds: int, device: torch.device | str) -> Guard:
+    """The guard of healthy worlds."""
+    return Guard(
+        invalid=torch.zeros(worlds, dtype=torch.bool, device=device),
+        bad_ctrl=torch.zeros(worlds, dtype=torch.int64, device=device),
+    )
+
+
+def where_worlds(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`a` in the worlds of mask [W], `b` in the others; laid out in memory like `a`."""
+    return torch.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+
+def usable_ctrl(m: Model, ctrl: Tensor) -> tuple[Tensor, Tensor]:
+    """Controls that a step can use and the worlds [W] whose own it cannot, by MuJoCo's rule.
+
+    Controls are clamped to their ranges first. If one of a world is then still NaN or beyond 1e10,
+    all of that world's controls count as zero.
+    """
+    if m.nu == 0:
+        return ctrl, torch.zeros(ctrl.shape[0], dtype=torch.bool, device=ctrl.device)
+    limit = m.derived["actuation"].ctrl_limit
+    clamped = ctrl
+    if limit is not None and "clampctrl" not in m.opt.disable:
+        clamped = limit.clamp(ctrl, m.actuator_ctrlrange)
+    bad = ~(clamped.abs().amax(-1) <= MAXVAL)
+    usable = torch.where(ctrl.abs() <= MAXVAL, ctrl, clamped)
+    return torch.where(bad.unsqueeze(-1), 0.0, usable), bad
+
+
+def advance(m: Model, d: Data, done: str, stage: str) -> Data:
+    """Compute the stages of `d` behind `done` up to `stage`; controls count as in a step."""
+    for name in STAGES[STAGES.index(done) + 1 : STAGES.index(stage) + 1]:
+        if name == "acceleration":
+            usable, _ = usable_ctrl(m, d.ctrl)
+            d = replace(_COMPUTE[name](m, replace(d, ctrl=usable)), ctrl=d.ctrl)
+        else:
+            d = _COMPUTE[name](m, d)
+    return d
+
+
+def _finite(*values: Tensor) -> Tensor:
+    """Worlds [W] all of whose values (W, n) are finite and within mjMAXVAL."""
+    together = torch.cat(values, -1)
+    if together.shape[-1] == 0:
+        return torch.ones(together.shape[0], dtype=torch.bool, device=together.device)
+    return together.abs().amax(-1) <= MAXVAL
+
+
+def guarded_step(
+    m: Model, d: Data, guard: Guard, substeps: int, *, derived: bool = True
+) -> tuple[Data, Guard]:
+    """One control step: `substeps` physics steps of every world that is not invalid.
+
+    A world whose qpos, qvel, act or qacc turns NaN, infinite or larger than 1e10 is invalid: it
+    keeps the state it had before that substep, and stands still until its reset. A world that
+    comes in with such a state (somebody wrote it) starts again from qpos0 at rest, invalid too.
+    The controls that were used come back in `ctrl`. No world affects another.
+
+    Without `derived`, of the derived fields only solver_niter is there; a traced program then
+    holds one copy of the substep, in a loop.
+    """
+    ctrl, bad = usable_ctrl(m, d.ctrl)
+    guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
+    sound = _finite(d.qpos, d.qvel, d.act)
+    d = replace(
+        d,
+        ctrl=ctrl,
+        qpos=where_worlds(sound, d.qpos, m.qpos0),
+        qvel=where_worlds(sound, d.qvel, torch.zeros_like(d.qvel)),
+        act=where_worlds(sound, d.act, torch.zeros_like(d.act)),
+        qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
+    )
+
+    def substep(d: Data, stopped: Tensor, derived: bool) -> tuple[Data, Tensor]:
+        new = forward.step(m, d, derived=derived)
+        stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
+        state = {
+            name: where_worlds(stopped, getattr(d, name), getattr(new, name)) for name in STATE
+        }
+        return replace(new, **state), stopped
+
+    def body(_: int | Tensor, *carry: Tensor) -> tuple[Tensor, ...]:
+        at = replace(d, **dict(zip(STATE, carry, strict=False)))
+        new, stopped = substep(at, carry[-2], derived=False)
+        niter = torch.maximum(carry[-1], new.solver_niter)
+        return (*(getattr(new, name) for name in STATE), stopped, niter)
+
+    state = tuple(getattr(d, name) for name in STATE)
+    carry = (*state, guard.invalid | ~sound, torch.zeros_like(d.step_count))
+    carry = control.repeat(substeps - derived, body, carry)
+    d = replace(d, **dict(zip(STATE, carry, strict=False)), solver_niter=carry[-1])
+    stopped = carry[-2]
+    if derived:
+        d, stopped = substep(d, stopped, derived=True)
+        d = replace(d, solver_niter=torch.maximum(d.solver_niter, carry[-1]))
+    return d, guard._replace(invalid=stopped)
