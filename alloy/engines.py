@@ -7,6 +7,7 @@ An engine is picked once, at build; physics code never branches on it. What a co
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -203,6 +204,9 @@ class _Meter:
 def make_engine(name: str, m: Model) -> Engine:
     """The engine of that name for a model on its device.
 
+    "auto" takes what the environment variable ALLOY_ENGINE names, if it is set; else lanes for
+    float32 on the CPU, and the reference where there is no faster engine.
+
     Raises:
         ValueError: no such engine, or it does not compute in the model's dtype.
         RuntimeError: the engine does not run on the model's device.
@@ -211,6 +215,13 @@ def make_engine(name: str, m: Model) -> Engine:
     device, dtype = m.qpos0.device, m.qpos0.dtype
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {list(ENGINES)}, not {name!r}")
+    wish = os.environ.get("ALLOY_ENGINE", "auto")
+    if wish not in ENGINES:
+        raise ValueError(f"ALLOY_ENGINE must be one of {list(ENGINES)}, not {wish!r}")
+    if name == "auto" and wish == "reference":
+        return ReferenceEngine("picked by ALLOY_ENGINE")
+    if name == "auto" and wish != "auto":
+        return make_engine(wish, m)
     if name == "triton" and device.type != "cuda":
         have = "but CUDA is there" if torch.cuda.is_available() else "and PyTorch finds none here"
         raise RuntimeError(

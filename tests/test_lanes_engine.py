@@ -98,7 +98,8 @@ def test_the_same_bits_again_for_any_threads_and_neighbours(cheetah):
     assert torch.isfinite(poisoned.qpos).all()
 
 
-def test_auto_takes_lanes_on_the_cpu_and_views_are_fresh():
+def test_auto_takes_lanes_on_the_cpu_and_views_are_fresh(monkeypatch):
+    monkeypatch.delenv("ALLOY_ENGINE")
     sim, ref = alloy.build(SLIDER, worlds=5), alloy.build(SLIDER, worlds=5, engine="reference")
     assert sim.engine_report()["engine"] == "lanes"
     for _ in range(60):
@@ -140,7 +141,7 @@ def test_gradients_go_through_the_reference():
 
 def test_over_budget_falls_back_and_says_so_once(monkeypatch, caplog):
     monkeypatch.setattr(engines, "BUDGET", 50)
-    sim = alloy.build(SLIDER, worlds=2)
+    sim = alloy.build(SLIDER, worlds=2, engine="lanes")
     with caplog.at_level(logging.WARNING, "alloy"):
         for _ in range(3):
             sim.step()
@@ -150,3 +151,14 @@ def test_over_budget_falls_back_and_says_so_once(monkeypatch, caplog):
     for _ in range(3):
         ref.step()
     assert torch.equal(sim.qpos, ref.qpos)
+
+
+def test_the_environment_variable_decides_auto(monkeypatch):
+    model = io.put_model(load("inverted_pendulum.xml"))
+    for wish in ("lanes", "reference"):
+        monkeypatch.setenv("ALLOY_ENGINE", wish)
+        assert engines.make_engine("auto", model).name == wish
+        assert engines.make_engine("reference", model).name == "reference"
+    monkeypatch.setenv("ALLOY_ENGINE", "fast")
+    with pytest.raises(ValueError, match="ALLOY_ENGINE must be one of .*, not 'fast'"):
+        engines.make_engine("auto", model)
