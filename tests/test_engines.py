@@ -206,10 +206,11 @@ def test_gradient_flows_through_sound_worlds():
     torch.testing.assert_close(gradient.sum(-1), slope, rtol=1e-5, atol=1e-7)
 
 
-def test_engines_by_name():
+def test_engines_by_name(monkeypatch):
     m, _ = pendulum(1)
     assert make_engine("reference", m).name == "reference"
     assert make_engine("reference", m).report() == {"engine": "reference", "reason": "asked for"}
+    monkeypatch.delenv("ALLOY_ENGINE", raising=False)
     auto = make_engine("auto", m)
     assert auto.name == "reference"
     assert "auto" in auto.report()["reason"]

@@ -160,5 +160,5 @@ def test_the_environment_variable_decides_auto(monkeypatch):
         assert engines.make_engine("auto", model).name == wish
         assert engines.make_engine("reference", model).name == "reference"
     monkeypatch.setenv("ALLOY_ENGINE", "fast")
-    with pytest.raises(ValueError, match="ALLOY_ENGINE must be one of .*, not 'fast'"):
+    with pytest.raises(ValueError, match="ALLOY_ENGINE must be one of"):
         engines.make_engine("auto", model)
