@@ -8,7 +8,7 @@ tensors become arrays of scalar values (constants fold, structural zeros vanish,
 merge), and the scalar program is emitted as vector code through LLVM. See docs/design.md.
 """
 
-from alloy.lanes.compile import compile  # noqa: A004
+from alloy.lanes.compile import compile
 from alloy.lanes.compiled import Compiled
 from alloy.lanes.errors import LanesError, OverBudget, UnsupportedOperator
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from alloy.lanes.trace import scalarise, source_of, trace
 log = logging.getLogger(__name__)
 
 
-def compile(  # noqa: A001 (the verb of the package: alloy.lanes.compile)
+def compile(
     fn: Callable[..., Any],
     example_inputs: Sequence[Any],
     *,
@@ -84,7 +86,8 @@ def compile(  # noqa: A001 (the verb of the package: alloy.lanes.compile)
     code = _load(target, entry)
     hit = code is not None
     if code is None or entry is None:
-        entry, hit = job.build(budget, cache, progress)
+        with _no_collector():
+            entry, hit = job.build(budget, cache, progress)
         code = Code(target, entry.objects)
         if label and structure.is_plain(entry.meta["output"]):
             store.write(label, entry)
@@ -95,6 +98,18 @@ def compile(  # noqa: A001 (the verb of the package: alloy.lanes.compile)
         meta["report"], functions=len(meta["report"]["pieces"]), name=name, cache_hit=hit, seconds=time.perf_counter() - started
     )
     return Compiled(code, meta, parts, threads, report)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Millions of small live objects and no garbage: the cycle collector would only look on."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _width(width: int | None, target: Target) -> int:

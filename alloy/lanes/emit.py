@@ -209,7 +209,7 @@ class FunctionEmitter:
                 self.define(item, self.statement(item))
 
     def region(self, r: Region) -> None:
-        """if any lane has the literal: items. Exits merge with their other arm behind it."""
+        """If any lane has the literal: items. Exits merge with their other arm behind it."""
         w = self.w
         cond, holds = r.literal
         mask = self.value(cond, "b")

@@ -286,7 +286,7 @@ OPS.update({name: _float(fn) for name, fn in FLOATS.items()})
 
 
 @op("clamp.default", "clamp.Tensor")
-def _clamp(g: Graph, a: Array, min: Any = None, max: Any = None) -> Array:  # noqa: A002 (aten's names)
+def _clamp(g: Graph, a: Array, min: Any = None, max: Any = None) -> Array:
     a = a if min is None else each(g.maximum, a, min)
     return a if max is None else each(g.minimum, a, max)
 
@@ -393,7 +393,7 @@ def _all(g: Graph, a: Array, dims: Any = None, keepdim: bool = False) -> Array:
 
 @op("linalg_vector_norm.default")
 def _norm(
-    g: Graph, a: Array, ord: float = 2, dims: Any = None, keepdim: bool = False, dtype: Any = None  # noqa: A002
+    g: Graph, a: Array, ord: float = 2, dims: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
     if ord == 2:
         squares = each(lambda x: g.mul(x, x), a)
@@ -493,7 +493,7 @@ def _argsort(g: Graph, a: Array, dim: int = -1, descending: bool = False, **_: A
 
 @op("topk.default")
 def _topk(
-    g: Graph, a: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True  # noqa: A002
+    g: Graph, a: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Array, Array]:
     values, places = _sort(g, a, dim, largest)
     return np.take(values, range(k), dim), np.take(places, range(k), dim)

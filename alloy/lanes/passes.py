@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from alloy.lanes.scalar import Graph, Loop, Node, Value, depth
 
 Literal = tuple[Node, bool]
 Guard = frozenset[Literal]
+Rule = Callable[[Node, tuple], Value | None]
 SUMS = ("add", "sub", "neg")
 NONE: Guard = frozenset()
 
@@ -94,36 +95,41 @@ def prune(p: Program) -> None:
             o.args = (loop, i)
 
 
-def rebuild(p: Program, rule=None) -> None:  # noqa: ANN001
-    """Build the program again bottom-up; `rule(node, args)` may return a replacement."""
-    new: dict[Node, Value] = {}
+def rebuild(
+    p: Program, ops: tuple[str, ...], rule: Rule, new: dict[Value, Value] | None = None
+) -> None:
+    """Build the program again bottom-up; `rule(node, args)` may replace nodes of the given ops."""
+    new = {} if new is None else new  # only what changes
     done: set[Loop] = set()
-
-    def of(x: Value) -> Value:
-        return new[x] if isinstance(x, Node) else x
-
+    g = p.g
     for n in p.order():
-        if n.op == "out":
+        op = n.op
+        if op == "out":
             loop = n.args[0]
             if loop not in done:
                 done.add(loop)
-                loop.init = [of(x) for x in loop.init]
-                loop.next = [of(x) for x in loop.next]
-                loop.go = of(loop.go)
-            new[n] = n
-        elif n.op in ("in", "carry"):
-            new[n] = n
-        else:
-            made = rule(n, tuple(of(a) for a in n.args)) if rule else None
-            new[n] = made if made is not None else again(p.g, n, [of(a) for a in n.args])
-    p.roots = [of(r) for r in p.roots]
+                loop.init = [new.get(x, x) for x in loop.init]
+                loop.next = [new.get(x, x) for x in loop.next]
+                loop.go = new.get(loop.go, loop.go)
+            continue
+        args = n.args
+        for a in args:
+            if a in new:
+                args = tuple([new.get(a, a) for a in args])
+                break
+        made = rule(n, args) if op in ops else None
+        if made is None:
+            if args is n.args:
+                continue
+            made = again(g, n, args)
+        if made is not n:
+            new[n] = made
+    p.roots = [new.get(r, r) for r in p.roots]
     prune(p)
 
 
-def again(g: Graph, n: Node, args: list[Value]) -> Value:
+def again(g: Graph, n: Node, args: Sequence[Value]) -> Value:
     """The same operation on other arguments, through the folding constructors."""
-    if all(a is b for a, b in zip(args, n.args, strict=True)):
-        return n
     if n.op in ("abs", "sqrt", "floor", "ceil", "trunc", "rint"):
         return g.unary(n.op, args[0])
     if n.op in ("shl", "shr", "lshr"):
@@ -166,43 +172,19 @@ def regroup_sums(p: Program) -> None:
     }  # fmt: skip
     g = p.g
 
-    def rule(n: Node, args: tuple[Value, ...]) -> Value | None:
-        if n.op not in ("add", "sub") or n.kind != "f":
-            return None
-        if n in inner:
-            return again(g, n, list(args))
-        terms: list[tuple[Value, bool]] = []
-        _terms(n, False, inner, terms)
-        if not any(_mask_of(g, t) for t, _ in terms):
-            return None
-        return None if len(terms) < 2 else _Pending(terms)
+    new: dict[Value, Value] = {}
 
-    # sums are rebuilt from the new versions of their terms, so resolve them while rebuilding
-    _rebuild_sums(p, rule)
-
-
-class _Pending:
-    def __init__(self, terms: list[tuple[Value, bool]]) -> None:
-        self.terms = terms
-
-
-def _rebuild_sums(p: Program, rule) -> None:  # noqa: ANN001
-    new: dict[Node, Value] = {}
-
-    def wrapped(n: Node, args: tuple[Value, ...]) -> Value | None:
-        made = rule(n, args)
-        if isinstance(made, _Pending):
-            parts = [(new[t] if isinstance(t, Node) else t, s) for t, s in made.terms]
-            made = sum_terms(p.g, 0.0, parts)
-        elif made is None:
-            made = again(p.g, n, list(args))
-        new[n] = made
+    def rule(n: Node, args: tuple) -> Value | None:
+        made = None
+        if n.kind == "f" and n not in inner:
+            terms: list[tuple[Value, bool]] = []
+            _terms(n, False, inner, terms)
+            if any(_mask_of(g, t) for t, _ in terms):
+                # the terms of a sum stand below other sums, so take their new versions
+                made = sum_terms(g, 0.0, [(new.get(t, t), minus) for t, minus in terms])
         return made
 
-    for n in p.order():
-        if n.op in ("in", "carry", "out"):
-            new[n] = n
-    rebuild(p, rule=wrapped)
+    rebuild(p, ("add", "sub"), rule, new)
 
 
 def _terms(n: Value, negative: bool, inner: set[Node], out: list[tuple[Value, bool]]) -> None:
@@ -243,18 +225,30 @@ def sum_terms(g: Graph, acc: Value, terms: list[tuple[Value, bool]]) -> Value:
 # ---- guards -----------------------------------------------------------------------------------
 
 
-def literals(c: Value, holds: bool) -> Guard:
-    """Atomic conditions implied by c being `holds`."""
-    if not isinstance(c, Node):
-        return NONE
-    if c.op == "not":
-        return literals(c.args[0], not holds)
-    if c.op == ("and" if holds else "or") and c.kind == "b":
-        return literals(c.args[0], holds) | literals(c.args[1], holds)
-    return frozenset([(c, holds)])
+class Literals:
+    """Atomic conditions implied by a condition and its truth, remembered for one pass."""
+
+    def __init__(self) -> None:
+        """Nothing known yet."""
+        self.known: dict[Literal, Guard] = {}
+
+    def __call__(self, c: Value, holds: bool) -> Guard:
+        """Atomic conditions implied by c being `holds`."""
+        if not isinstance(c, Node):
+            return NONE
+        found = self.known.get((c, holds))
+        if found is None:
+            if c.op == "not":
+                found = self(c.args[0], not holds)
+            elif c.op == ("and" if holds else "or") and c.kind == "b":
+                found = self(c.args[0], holds) | self(c.args[1], holds)
+            else:
+                found = frozenset([(c, holds)])
+            self.known[c, holds] = found
+        return found
 
 
-def guards(p: Program, order: list[Node]) -> dict[Node, Guard]:
+def guards(p: Program, order: list[Node], literals: Literals) -> dict[Node, Guard]:
     """For each node the conditions under which its value matters."""
     found: dict[Node, Guard] = {r: NONE for r in p.roots if isinstance(r, Node)}
     loops: set[Loop] = set()
@@ -297,13 +291,14 @@ def guards(p: Program, order: list[Node]) -> dict[Node, Guard]:
 def simplify_guarded(p: Program) -> bool:
     """Resolve selects and conjunctions that their own guard decides; True if anything changed."""
     order = p.order()
-    guard = guards(p, order)
+    literals = Literals()
+    guard = guards(p, order, literals)
     changed = False
 
-    def rule(n: Node, args: tuple[Value, ...]) -> Value | None:
+    def rule(n: Node, args: tuple) -> Value | None:
         nonlocal changed
         known = guard[n]
-        if not known or n.op not in ("sel", "and") or (n.op == "and" and n.kind != "b"):
+        if not known or (n.op == "and" and n.kind != "b"):
             return None
         atoms = literals(n.args[0], True)
         if atoms <= known:
@@ -314,7 +309,7 @@ def simplify_guarded(p: Program) -> bool:
             return args[2] if n.op == "sel" else False
         return None
 
-    rebuild(p, rule=rule)
+    rebuild(p, ("sel", "and"), rule)
     return changed
 
 
@@ -324,21 +319,17 @@ def share_reciprocals(p: Program) -> None:
     count = Counter(n.args[1] for n in order if n.op == "div" and isinstance(n.args[1], Node))
     g = p.g
 
-    def rule(n: Node, args: tuple[Value, ...]) -> Value | None:
-        if n.op == "div" and isinstance(n.args[1], Node) and count[n.args[1]] > 1:
+    def rule(n: Node, args: tuple) -> Value | None:
+        if isinstance(n.args[1], Node) and count[n.args[1]] > 1:
             return g.mul(args[0], g.div(1.0, args[1]))
         return None
 
-    rebuild(p, rule=rule)
+    rebuild(p, ("div",), rule)
 
 
 def optimise(p: Program) -> None:
     """All rewrites, in the order that lets each see what the last has uncovered."""
-    for _ in range(3):
-        if not simplify_guarded(p):
-            break
+    simplify_guarded(p)
     regroup_sums(p)
-    for _ in range(2):
-        if not simplify_guarded(p):
-            break
+    simplify_guarded(p)
     share_reciprocals(p)

@@ -8,11 +8,12 @@ depth-first order from the results, for short lives and good locality.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from alloy.lanes.passes import Guard, Literal, Program, children, guards, literals
+from alloy.lanes.passes import Guard, Literal, Literals, Program, children, guards
 from alloy.lanes.scalar import Loop, Node, depth
 
 Path = tuple[Literal, ...]
@@ -48,18 +49,22 @@ def schedule(p: Program, *, guarded: bool = True, min_region: int = MIN_REGION) 
 
 
 def _homes(p: Program, order: list[Node], min_region: int) -> dict[Node, Path]:
-    guard = guards(p, order)
+    literals = Literals()
+    guard = guards(p, order, literals)
     place = {n: i for i, n in enumerate(order)}
-    always = {o.args[0].go for o in order if o.op == "out"}  # true while their loop runs
+    always: set[Literal] = set()  # true while their loop runs
+    for o in order:
+        if o.op == "out":
+            always |= literals(o.args[0].go, True)
 
     def path(lits: Guard, loop: Loop | None) -> Path:
-        keep = [(c, s) for c, s in lits if c in place and not _loop_condition(c, always)]
-        return tuple(
-            sorted(
-                (x for x in keep if depth(x[0].loop) <= depth(loop)),
-                key=lambda x: (depth(x[0].loop), place[x[0]], x[1]),
-            )
-        )
+        if not lits:
+            return ()
+        keep = [
+            x for x in lits
+            if x[0] in place and x not in always and depth(x[0].loop) <= depth(loop)
+        ]  # fmt: skip
+        return tuple(sorted(keep, key=lambda x: (depth(x[0].loop), place[x[0]], x[1])))
 
     homes: dict[Node, Path] = {}
     exits: dict[Node, Path] = {}
@@ -81,24 +86,22 @@ def _homes(p: Program, order: list[Node], min_region: int) -> dict[Node, Path]:
     return {n: h for n, h in homes.items() if h}
 
 
-def _loop_condition(c: Node, always: set) -> bool:
-    return any(isinstance(go, Node) and (c, True) in literals(go, True) for go in always)
-
-
 def _drop_small(homes: dict[Node, Path], exits: dict[Node, Path], min_region: int) -> None:
     """Take literals out of paths until every region is worth its branch."""
     while True:
         size: Counter[Path] = Counter()
-        for h in homes.values():
+        for h, n in Counter(homes.values()).items():
             for k in range(1, len(h) + 1):
-                size[h[:k]] += 1
+                size[h[:k]] += n
         small = {h for h, n in size.items() if n < min_region}
         if not small:
             break
         # innermost first: an outer region may grow by what its inner ones give up
-        small = {h for h in small if not any(s[: len(h)] == h and len(s) > len(h) for s in small)}
+        outer = {h[:k] for h in small for k in range(1, len(h))}
+        small -= outer
 
-        def shorten(h: Path, small: set[Path] = small) -> Path:
+        @functools.cache
+        def shorten(h: Path, small: frozenset[Path] = frozenset(small)) -> Path:
             for k in range(len(h), 0, -1):
                 if h[:k] in small:
                     return h[: k - 1] + h[k:]
@@ -106,7 +109,8 @@ def _drop_small(homes: dict[Node, Path], exits: dict[Node, Path], min_region: in
 
         for table in (homes, exits):
             for n, h in table.items():
-                table[n] = shorten(h)
+                if h:
+                    table[n] = shorten(h)
 
 
 class _Scheduler:

@@ -30,6 +30,7 @@ from alloy.lanes.errors import LanesError, UnsupportedOperator
 from alloy.lanes.ops import OPS, kind_of_dtype, obj
 from alloy.lanes.scalar import Graph, Loop, Node, Value, _key, kind_of
 
+PROBES = 3
 _LOCK = threading.Lock()
 _FAMILIES = (ops, linalg)  # importing them fills OPS
 
@@ -101,6 +102,10 @@ class _Interpreter:
                 self.end_of[n.args[0][0].args[0]] = place[n]
 
     def run(self, inputs: Sequence[np.ndarray]) -> tuple[list[Any], list[Any]]:
+        """Values and metadata of the graph's results."""
+        if self.end_of:
+            for seed in range(PROBES):
+                self.probe(inputs, seed)
         feed = iter(inputs)
         for n in self.nodes:
             if n.op == "placeholder":
@@ -139,7 +144,7 @@ class _Interpreter:
         return x
 
     def call(self, n: torch.fx.Node) -> Any:
-        args, kwargs = self.value(n.args), self.value(n.kwargs)
+        args, kwargs = self.value(n.args), value_of_kwargs(n, self.value)
         if n.target is operator.getitem:
             return args[0][args[1]]
         if not any(isinstance(x, np.ndarray) for x in _flat((args, tuple(kwargs.values())))):
@@ -174,6 +179,39 @@ class _Interpreter:
         return torch.tensor(out.tolist(), dtype=dtype).reshape(out.shape)
 
     # ---- loops --------------------------------------------------------------------------------
+
+    def probe(self, inputs: Sequence[np.ndarray], seed: int) -> None:
+        """One pass on random numbers: which carried elements do not keep their first value.
+
+        Only a first guess, so that loops need not be interpreted once more for every element that
+        turns out to vary; what the guess misses is found later.
+        """
+        draw = torch.Generator().manual_seed(seed)
+        env: dict[Any, Any] = {}
+        feed = iter(inputs)
+
+        def value(x: Any) -> Any:
+            if isinstance(x, torch.fx.Node):
+                return env[x]
+            return type(x)(value(y) for y in x) if isinstance(x, (list, tuple)) else x
+
+        for n in self.nodes[:-1]:
+            if n.op == "placeholder":
+                given, meta = next(feed), n.meta["val"]
+                env[n] = given if isinstance(given, Tensor) else _random(meta, draw)
+            elif n.op == "get_attr":
+                env[n] = _upcast(getattr(self.gm, n.target).detach())
+            elif n.target is torch.ops.alloy_lanes.loop_begin.default:
+                env[n] = value(n.args[0])
+            elif n.target is torch.ops.alloy_lanes.loop_end.default:
+                env[n] = value(n.args[2])
+                begin = n.args[0][0].args[0]
+                varying = self.varying.setdefault(begin, set())
+                for k, (a, b) in enumerate(zip(env[begin], env[n], strict=True)):
+                    differ = torch.nonzero((a != b).reshape(-1)).reshape(-1).tolist()
+                    varying.update((k, i) for i in differ)
+            else:
+                env[n] = _upcast(n.target(*value(n.args), **value_of_kwargs(n, value)))
 
     def repeat(self, begin: torch.fx.Node, start: int) -> int:
         """Interpret a loop; returns the place of its end."""
@@ -299,6 +337,18 @@ def _joined(go: Node, rest: set[Node]) -> Node:
         if x.op == "and":
             pending.extend(x.args)
     return go
+
+
+def value_of_kwargs(n: torch.fx.Node, value: Callable[[Any], Any]) -> dict[str, Any]:
+    """Keyword arguments of a graph node with nodes replaced by values."""
+    return {k: value(v) for k, v in n.kwargs.items()}
+
+
+def _random(meta: Tensor, draw: torch.Generator) -> Tensor:
+    shape = tuple(meta.shape)
+    if meta.dtype.is_floating_point:
+        return torch.randn(shape, generator=draw, dtype=torch.float64)
+    return torch.randint(0, 2, shape, generator=draw).to(meta.dtype)
 
 
 def _flat(x: Any) -> Iterator[Any]:
