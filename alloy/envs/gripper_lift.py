@@ -16,9 +16,10 @@ def gripper_lift(max_steps: int = 100) -> tuple[Scene, Task]:
     """Scene and task.
 
     The hand starts open, 20 cm above the ground, over a cube of 5 cm and 0.1 kg that lies within
-    its reach, a little off and turned. Every step costs the distance of palm and cube and what is
-    missing of the lift, so that it pays to finish; success (the cube lifted by 5 cm, and upright)
-    ends the episode with a bonus.
+    its reach, a little off and turned. Every step costs the distance of palm and cube, each pad
+    that does not hold the cube (touching it from above does not count), and what is missing of the
+    lift. So it pays to finish: success (the cube lifted by 5 cm, and upright) ends the episode with
+    a bonus.
 
     Observation, 22: joint positions 3 and velocities 3 of the gripper, position of the palm 3, pose
     7 and velocity 6 of the cube.
@@ -33,12 +34,15 @@ def gripper_lift(max_steps: int = 100) -> tuple[Scene, Task]:
     scene.add_light("lamp", pos=(0.5, -0.5, 1.5), direction=(-0.3, 0.3, -1.0))
     scene.add_camera("side", pos=(0.45, -0.22, 0.28), lookat=(0.0, 0.0, 0.1))
     success = C.lifted("cube", by=LIFT) & C.upright("cube")
+    low = C.reached("gripper/palm", "cube", within=0.095)  # the pads are beside the cube
+    held = [C.in_contact(f"gripper/finger_{side}", "cube") & low for side in ("left", "right")]
     progress = (C.since_start(C.height("cube")) / LIFT).clip(0.0, 1.0)
     return scene, Task(
         obs=["gripper", observations.place("gripper/palm"), "cube"],
         actions=lift_actions("gripper"),
         reward={
-            "reach": (-1.0, C.distance("gripper/palm", "cube")),
+            "reach": (-2.0, C.distance("gripper/palm", "cube")),
+            "grasp": (-0.25, 2.0 - held[0] - held[1]),
             "lift": (-1.0, 1.0 - progress),
             "success": (10.0, success),
         },

@@ -79,7 +79,7 @@ class Physics:
         """
         self.names, self.substeps, self.dt = sim._names, sim.substeps, sim.dt
         self.num_worlds = sim.num_worlds
-        self._traced = traced
+        # what nobody reads of a traced step is not computed, let alone stored
         self._step = partial(guarded_step, derived=False) if traced else sim._engine.step
         self._start = {name: getattr(sim._start, name)[:1] for name in HELD}
         self._nominal, self._drawn = sim._nominal, sim._drawn
@@ -114,10 +114,7 @@ class Physics:
 
     def advance(self, state: EnvState, data: Data) -> tuple[Data, Guard]:
         """One control step from `data` of every world that is not invalid."""
-        d, guard = self._step(self.model(state.fields), data, state.guard, self.substeps)
-        if self._traced:  # what nobody reads need not be computed, nor stored
-            d = Data(**{name: getattr(d, name) for name in (*HELD, "solver_niter")})
-        return d, guard
+        return self._step(self.model(state.fields), data, state.guard, self.substeps)
 
 
 class Program:

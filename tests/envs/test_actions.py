@@ -26,7 +26,7 @@ TWO = """
 
 
 def two(*terms, worlds=2):
-    env = VectorEnv(TWO, Task(obs=["a"], actions=terms or None), worlds)
+    env = VectorEnv(TWO, Task(obs=["a"], actions=terms or None), worlds, engine="reference")
     env.reset(seed=0)
     return env
 
@@ -191,6 +191,6 @@ def test_a_robot_without_actuators_cannot_act():
     bare = f"<mujoco><worldbody>{body}</worldbody></mujoco>"
     with pytest.raises(KeyError, match="Add <actuator>"):
         VectorEnv(bare, Task(obs=["a"], actions=[ActionTerm("a/x", ("x",))]), 1)
-    env = VectorEnv(bare, Task(obs=["a"]), 2)
+    env = VectorEnv(bare, Task(obs=["a"]), 2, engine="reference")
     env.reset(seed=0)
     assert env.step(torch.zeros(2, 0))[0].shape == (2, 13)

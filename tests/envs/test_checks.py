@@ -33,7 +33,7 @@ SCENE = """
 
 def view(worlds=2):
     """World 0 as the scene stands; in world 1 the cube lies tilted on the floor, moving."""
-    env = VectorEnv(SCENE, Task(obs=["cube"]), worlds)
+    env = VectorEnv(SCENE, Task(obs=["cube"]), worlds, engine="reference")
     env.reset(seed=0)
     env.sim.qpos[1, :7] = torch.tensor([1, 2, 0.099, math.cos(0.4), math.sin(0.4), 0, 0])
     env.sim.qpos[1, 7] = 0.95
@@ -115,7 +115,7 @@ def test_memory_is_of_the_episode():
         info={"rise": C.since_start(C.height("cube"))},
         reset=lambda sim, rng: {"qvel": 0 * sim.qvel + 2 * (torch.arange(7) == 2)},
     )
-    env = VectorEnv(SCENE, task, 2)
+    env = VectorEnv(SCENE, task, 2, engine="reference")
     env.reset(seed=0)
     for episode in range(2):
         for step in range(1, 6):
@@ -130,7 +130,7 @@ def test_action_checks():
         obs=["arm", observations.last_action()],
         reward={"size": (1.0, C.action_size()), "rate": (1.0, C.action_rate())},
     )
-    env = VectorEnv(SCENE, task, 1)
+    env = VectorEnv(SCENE, task, 1, engine="reference")
     assert env.reset(seed=0)[0][0, -1] == 0
     sizes, rates = [], []
     for a in (0.5, -0.5, 4.0):
@@ -143,7 +143,9 @@ def test_action_checks():
 
 
 def test_observation_terms_by_name():
-    env = VectorEnv(SCENE, Task(obs=["cube", "arm", observations.place("hand")]), 1)
+    env = VectorEnv(
+        SCENE, Task(obs=["cube", "arm", observations.place("hand")]), 1, engine="reference"
+    )
     obs, _ = env.reset(seed=0)
     assert obs[0].tolist() == pytest.approx([1, 2, 2, 1, 0, 0, 0] + [0] * 6 + [0, 0] + [0, 0, 1.5])
     assert env.observation_names() == {
@@ -158,7 +160,7 @@ def test_observation_terms_by_name():
 
 def test_the_view_is_that_of_the_simulator():
     sim = alloy.build(SCENE, worlds=2)
-    env = VectorEnv(SCENE, Task(obs=["cube"]), 2)
+    env = VectorEnv(SCENE, Task(obs=["cube"]), 2, engine="reference")
     env.reset(seed=0)
     seen = env.program.view(env._state())
     assert isinstance(seen, EnvView)

@@ -14,7 +14,7 @@ class Fusing:
     def __init__(self, engine, refuse=False):
         self.step, self.report, self.refuse, self.asked = engine.step, engine.report, refuse, 0
 
-    def fuse(self, fn, example):
+    def fuse(self, fn, example, owner):
         self.asked += 1
         return None if self.refuse else alloy.lanes.compile(fn, example, cache=False)
 
@@ -58,10 +58,10 @@ def test_c34_the_step_is_one_graph_for_any_number_of_worlds():
 
     torch._dynamo.reset()
     free = toy.CART.replace('limited="true"', 'limited="false"')
-    env = VectorEnv(free, toy.task(max_steps=4), 3)
+    env = VectorEnv(free, toy.task(max_steps=4), 3, engine="reference")
     step = torch.compile(env.program.step, fullgraph=True, backend=count)
     for worlds in (3, 3, 5, 7):
-        env = VectorEnv(free, toy.task(max_steps=4), worlds)
+        env = VectorEnv(free, toy.task(max_steps=4), worlds, engine="reference")
         env.reset(seed=0)
         state = env._state()
         for action in toy.actions(worlds, 6).clamp(-1, 1):

@@ -53,7 +53,7 @@ def test_list_and_make():
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_gymnasium_vector_form(env_id):
-    kwargs = {"num_envs": 2, "vectorization_mode": "vector_entry_point"}
+    kwargs = {"num_envs": 2, "vectorization_mode": "vector_entry_point", "engine": "reference"}
     env = gym.make_vec(f"alloy/{env_id}", **kwargs)
     assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     assert env.spec.id == f"alloy/{env_id}"
@@ -80,7 +80,7 @@ def _can_render():
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_gymnasium_single_form_passes_its_checker(env_id):
-    env = gym.make(f"alloy/{env_id}")
+    env = gym.make(f"alloy/{env_id}", engine="reference")
     assert isinstance(env.unwrapped, SingleEnv)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -90,22 +90,22 @@ def test_gymnasium_single_form_passes_its_checker(env_id):
 
 
 def test_single_form_is_world_0_of_the_vector_form():
-    single = gym.make("alloy/GripperLift-v0")
-    vector = alloy.envs.make("GripperLift-v0", 3, backend="numpy")
+    single = gym.make("alloy/GripperLift-v0", engine="reference")
+    vector = alloy.envs.make("GripperLift-v0", 3, backend="numpy", engine="reference")
     a, b = single.reset(seed=4)[0], vector.reset(seed=4)[0]
     np.testing.assert_array_equal(a, b[0])
     action = np.array([-1, 0.5, 0.25], np.float32)
     one, many = single.step(action), vector.step(np.stack([action] * 3))
-    np.testing.assert_allclose(one[0], many[0][0], atol=1e-6)
-    assert one[1] == pytest.approx(many[1][0], abs=1e-6)
+    np.testing.assert_allclose(one[0], many[0][0], atol=1e-5)  # products of other sizes
+    assert one[1] == pytest.approx(many[1][0], abs=1e-5)
     assert one[2:4] == (False, False)
-    assert one[4]["terms"].keys() == many[4]["terms"].keys() - {"_reach", "_lift", "_success"}
+    assert [f"_{name}" for name in one[4]["terms"]] == [*many[4]["terms"]][4:]
     single.close()
     single.close()
 
 
 def test_single_form_keeps_gymnasiums_time_limit():
-    env = gym.make("alloy/GripperLift-v0", max_episode_steps=2)
+    env = gym.make("alloy/GripperLift-v0", max_episode_steps=2, engine="reference")
     env.reset(seed=0)
     assert [env.step(env.action_space.sample())[3] for _ in range(2)] == [False, True]
     with pytest.raises(ValueError, match="worlds=1"):
@@ -113,9 +113,8 @@ def test_single_form_keeps_gymnasiums_time_limit():
 
 
 def test_c24_gymnasiums_wrappers_over_next_step():
-    env = alloy.envs.make(
-        "GripperLift-v0", 2, backend="numpy", autoreset="next_step", max_episode_steps=4
-    )
+    options = {"backend": "numpy", "autoreset": "next_step", "engine": "reference"}
+    env = alloy.envs.make("GripperLift-v0", 2, max_episode_steps=4, **options)
     env = NumpyToTorch(NormalizeReward(NormalizeObservation(RecordEpisodeStatistics(env))))
     env.reset(seed=0)
     lengths = []
