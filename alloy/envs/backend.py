@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 BACKENDS = ("torch", "tensordict", "numpy")
@@ -34,6 +33,8 @@ def _numpy(tree: Tree, worlds: int) -> Any:
 def _tensordict(tree: Tree, worlds: int) -> Any:
     if not isinstance(tree, Mapping):
         return _torch(tree, worlds)
+    from tensordict import TensorDict  # which takes a second to import
+
     values = {name: _tensordict(value, worlds) for name, value in tree.items()}
     return TensorDict(values, batch_size=[worlds])
 
@@ -58,7 +59,7 @@ def import_action(
     Raises:
         ValueError: a wrong shape, kind of number or device; naming expected and received.
     """
-    if isinstance(action, TensorDictBase):
+    if hasattr(action, "batch_size") and not isinstance(action, Tensor):  # a TensorDict
         if "action" not in action.keys():
             raise ValueError(
                 f"a TensorDict action needs the key 'action'; it has {[*action.keys()]}"

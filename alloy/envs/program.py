@@ -78,17 +78,19 @@ class Physics:
         With `traced`, the physics is `guarded_step` itself, for an engine to compile with the rest.
         """
         self.names, self.substeps, self.dt = sim._names, sim.substeps, sim.dt
-        self.num_worlds = sim.num_worlds
         # what nobody reads of a traced step is not computed, let alone stored
         self._step = partial(guarded_step, derived=False) if traced else sim._engine.step
         self._start = {name: getattr(sim._start, name)[:1] for name in HELD}
-        self._nominal, self._drawn = sim._nominal, sim._drawn
+        self._nominal = sim._nominal
         # the quantities that the scene randomizes, and what follows from them
         self.varied = tuple(
             f.name
             for f in tensor_fields(Model)
             if getattr(sim.model, f.name) is not getattr(sim._nominal, f.name)
         )
+        # nothing here holds the simulator itself unless it must: an engine finds what it compiled
+        # by all that this object holds
+        self._drawn = sim._drawn if self.varied else None
 
     def start(self, worlds: int) -> Data:
         """The state and inputs that every reset starts from."""
@@ -109,7 +111,9 @@ class Physics:
 
     def draw(self, seed: Tensor, number: Tensor) -> dict[str, Tensor]:
         """What the scene's randomizations give worlds in an episode, by field of Model."""
-        model = self._drawn(Draw(seed, number)) if self.varied else self._nominal
+        if self._drawn is None:
+            return {}
+        model = self._drawn(Draw(seed, number))
         return {name: getattr(model, name) for name in self.varied}
 
     def advance(self, state: EnvState, data: Data) -> tuple[Data, Guard]:
@@ -118,14 +122,16 @@ class Physics:
 
 
 class Program:
-    """A bound environment: the physics, the actions and the task of a fixed number of worlds."""
+    """A bound environment: the physics, the actions and the task, for any number of worlds."""
 
-    def __init__(self, physics: Physics, task: Task, actions: Actions, autoreset: str) -> None:
-        """Bind and try the task's terms on the state that `physics` starts with."""
+    def __init__(
+        self, physics: Physics, task: Task, actions: Actions, autoreset: str, worlds: int
+    ) -> None:
+        """Bind the task's terms, and try them on that many worlds as `physics` starts them."""
         if autoreset not in AUTORESET:
             raise ValueError(f"autoreset must be one of {list(AUTORESET)}, not {autoreset!r}")
         self.physics, self.actions, self.autoreset = physics, actions, autoreset
-        self.task = BoundTask(task, self.view(self._begun(physics.num_worlds)))
+        self.task = BoundTask(task, self.view(self._begun(worlds)))
 
     def view(self, state: EnvState, previous: Data | None = None) -> EnvView:
         """The state as a task's functions see it."""

@@ -103,7 +103,7 @@ class VectorEnv(gym.vector.VectorEnv):
         )
         self.task = task
         actions = bind_actions(task.actions, self.sim)
-        self.program = Program(Physics(self.sim), task, actions, autoreset)
+        self.program = Program(Physics(self.sim), task, actions, autoreset, self.num_envs)
         self._episode: Any = None
         self._seed = None if seed is None else world_seeds(seed, self.num_envs, self.sim.device)
         self._step: StepFunction | None = None  # made with the first step
@@ -262,7 +262,9 @@ class VectorEnv(gym.vector.VectorEnv):
         fuse = getattr(self.sim._engine, "fuse", None)
         if fuse is not None:
             physics = Physics(self.sim, traced=True)
-            program = Program(physics, self.task, self.program.actions, self.autoreset)
+            program = Program(
+                physics, self.task, self.program.actions, self.autoreset, self.num_envs
+            )
             fused = fuse(program.step, (state, action), program)
             if fused is not None:
                 return fused

@@ -5,6 +5,8 @@ import torch
 
 import alloy.lanes
 from alloy.envs import VectorEnv
+from alloy.envs.program import Physics, Program
+from alloy.fingerprint import fingerprint
 from tests.envs import toy
 
 
@@ -71,3 +73,18 @@ def test_c34_the_step_is_one_graph_for_any_number_of_worlds():
             torch.testing.assert_close(out.reward, expected[1].reward)
             state = env.program.physics.held(state)
     assert len(graphs) <= 2
+
+
+@pytest.mark.parametrize("env_id", ["GripperLift-v0", "HalfCheetah-v5"])
+def test_a_program_is_recognised_whatever_the_number_of_worlds(env_id):
+    """An engine finds what it compiled before by the fingerprint of the program."""
+
+    def key(worlds, **kwargs):
+        env = alloy.envs.make(env_id, worlds, engine="reference", **kwargs)
+        physics = Physics(env.sim, traced=True)
+        return fingerprint(Program(physics, env.task, env.program.actions, env.autoreset, worlds))
+
+    assert key(2) is not None
+    assert key(2) == key(5)
+    assert key(2) != key(2, autoreset="next_step")
+    assert key(2) != key(2, max_episode_steps=7)
