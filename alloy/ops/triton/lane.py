@@ -11,7 +11,7 @@ and no atomic is needed, and no world sees another.
 """
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from torch import Tensor
 
 WARPS = 1
 BLOCK = 32 * WARPS  # worlds per program: one per thread, see above
+OPTIONS = {"num_warps": WARPS, "num_stages": 1, "enable_fp_fusion": True}
 MAX_VALUES = 2**31 - 1  # offsets within a field are 32-bit
 
 Field = tuple[Tensor, int, int]
@@ -53,26 +54,28 @@ def empty(worlds: int, *shape: int, like: Tensor, dtype: torch.dtype | None = No
     return out.movedim(-1, 0)
 
 
+def run(kernel: Any, grid: tuple[int, int], args: tuple, constants: dict[str, Any]) -> None:
+    """Start a kernel. The one place where that happens: a report replaces it to see what would."""
+    kernel[grid](*args, **constants, **OPTIONS)
+
+
 def launch(kernel: Any, worlds: int, *args: Any, programs: int = 1, **constants: Any) -> None:
     """Run a kernel over all worlds, times `programs` along the second axis of the grid.
 
     Args:
-        kernel: its last two parameters are n_world and BLOCK, behind its constexpr parameters.
+        kernel: its last two parameters are n_world and BLOCK.
         worlds: number of worlds; none is no launch.
-        *args: its arguments in order. Tensors (1|W, ...) become fields; a one-dimensional int32
-            tensor is a table and is passed as it is.
+        *args: its arguments in order. Tensors (1|W, ...) become fields; an int32 tensor is a table
+            and is passed as it is.
         programs: size of the grid's second axis.
-        **constants: its constexpr parameters.
+        **constants: its other constexpr parameters.
     """
     if not worlds or not programs:
         return
     args = tuple(field(a, worlds) if is_field(a) else a for a in args)
-    device = next(a[0] for a in args if isinstance(a, tuple))
-    with torch.cuda.device_of(device):
-        kernel[(triton.cdiv(worlds, BLOCK), programs)](
-            *args, **constants, n_world=worlds, BLOCK=BLOCK, num_warps=WARPS, num_stages=1,
-            enable_fp_fusion=True,
-        )  # fmt: skip
+    constants |= {"n_world": worlds, "BLOCK": BLOCK}
+    with torch.cuda.device_of(next(a[0] for a in args if isinstance(a, tuple))):
+        run(kernel, (triton.cdiv(worlds, BLOCK), programs), args, constants)
 
 
 def is_field(arg: Any) -> bool:
@@ -157,3 +160,14 @@ def store9(x, k, w, m, rows):
 def zeros(x, w):
     """Zero for every world, in the field's dtype."""
     return tl.full(w.shape, 0.0, x[0].dtype.element_ty)
+
+
+@triton.jit
+def _either(a, b):
+    return a | b
+
+
+@triton.jit
+def any_of(mask):
+    """Whether any world of the block has the mask set."""
+    return tl.reduce(mask.to(tl.int32), 0, _either) != 0

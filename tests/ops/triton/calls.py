@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from alloy import ops
+from alloy.ops.triton.plan import Plan, row_support, sparse_plan
 from alloy.physics import forward, io
 from alloy.physics.model import STATE, Data, Model, make_data, tensor_fields
 from tests.physics.fixture import load, random_state
@@ -81,11 +82,22 @@ def note_calls(run: Any) -> dict[str, Call]:
 
 
 @lru_cache(maxsize=16)
+def model_of(source: str) -> Model:
+    """The float64 model of a source."""
+    return io.put_model(load(source), dtype=torch.float64)
+
+
+def plan_of(m: Model) -> Plan:
+    """The solver's loops with the sparsity of a model's rows and tree."""
+    move = m.derived["contact"].move if m.ncon else None
+    return sparse_plan(m.efc, row_support(m.efc, m.nv, move), m.tree.m_lower)
+
+
+@lru_cache(maxsize=16)
 def calls_of(source: str, worlds: int, shared: bool) -> dict[str, Call]:
     """Calls of one float64 step from random states."""
-    mj = load(source)
-    m = io.put_model(mj, dtype=torch.float64)
-    d = states(mj, m, worlds)
+    m = model_of(source)
+    d = states(load(source), m, worlds)
     if not shared:
         m = per_world(m, worlds)
     return note_calls(lambda: forward.step(m, d))
