@@ -186,7 +186,8 @@ def cross(a: Tensor, b: Tensor) -> Tensor:
 
 def cross_matrix(v: Tensor) -> Tensor:
     """Matrix (..., 3, 3) that maps x to v x x."""
-    return torch.linalg.cross(v.unsqueeze(-2), constant_like(EYE3, v), dim=-1).mT
+    eye = constant_like(EYE3, v).expand(*v.shape, 3)
+    return torch.linalg.cross(v.unsqueeze(-2), eye, dim=-1).mT
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

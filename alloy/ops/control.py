@@ -12,43 +12,29 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 Carry = tuple[Tensor, ...]
 
 
-def freeze(go: Tensor, new: Carry, old: Carry) -> Carry:
-    """New values where the world goes on, old ones elsewhere; go (W,), leaves (W, ...)."""
-    return tuple(
-        torch.where(go.reshape(go.shape + (1,) * (n.ndim - 1)), n, o)
-        for n, o in zip(new, old, strict=True)
-    )
-
-
-def while_loop(
-    go_on: Callable[..., Tensor], body: Callable[..., Carry], carry: Carry, max_iter: int
-) -> Carry:
-    """Repeat `body` while any world wants to go on, at most `max_iter` times.
+def while_loop(body: Callable[..., Carry], carry: Carry, max_iter: int) -> Carry:
+    """Repeat `carry = body(*carry)` while any world is on, at most `max_iter` times.
 
     Args:
-        go_on: maps the carry to (W,) bool: which worlds go on.
-        body: maps the carry to the next carry (same shapes and dtypes), for all worlds at once.
-        carry: tensors with the world axis first.
+        body: maps the carry to the next carry (same shapes and dtypes), for all worlds at once. It
+            must leave the result of a world that is not on as it is, so that no world's result
+            depends on how long its neighbours go on, and it never turns such a world on again.
+        carry: tensors with the world axis first; the first one says which worlds are on, bool.
         max_iter: bound on the number of iterations.
 
     Returns:
-        The carry after each world's own last iteration. A world that has stopped is frozen by a
-        mask, so its result does not depend on how long its neighbours go on.
+        The carry after the last iteration.
 
     Eager mode stops by looking at the flags (one device sync per iteration on a GPU). Under
     `torch.compile` and `make_fx` the loop becomes `torch.while_loop` with a body and a condition.
     """
-
-    def step(*values: Tensor) -> Carry:
-        return freeze(go_on(*values), body(*values), values)
-
     if not _traced():
         for _ in range(max_iter):
-            if not go_on(*carry).any():
+            if not carry[0].any():
                 break
-            carry = step(*carry)
+            carry = body(*carry)
         return carry
-    return _hop(lambda i, *v: go_on(*v).any() & (i < max_iter), lambda _, *v: step(*v), carry)
+    return _hop(lambda i, on, *_: on.any() & (i < max_iter), lambda _, *v: body(*v), carry)
 
 
 def repeat(n: int, body: Callable[..., Carry], carry: Carry) -> Carry:

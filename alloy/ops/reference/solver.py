@@ -3,8 +3,9 @@
 minimise over a:  1/2 a' M a - a' qfrc_smooth + sum of s(J a - aref)
 Source: MuJoCo manual, Computation, Solver algorithms, Newton.
 
-The iterate is carried as one tensor [a, r, x]: acceleration, r = M a - qfrc_smooth, residuals x of
-the faces. All three are linear in a, so that a step is one multiply-add.
+The iterate is carried as one column [a, r, x]: acceleration, r = M a - qfrc_smooth, residuals x of
+the faces. All three are linear in a, so that a step is one multiply-add. Dofs are in reverse order,
+from the leaves to the root, so that factors fill in no more than M and J make them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import dot
 from alloy.ops import control
 from alloy.ops.reference import cone, linear
 
@@ -24,98 +24,110 @@ if TYPE_CHECKING:
 ROUNDOFF = 4.0  # a gradient below this many units in the last place of its terms is zero
 
 
-def _times(a: Tensor, x: Tensor) -> Tensor:
-    return torch.bmm(a, x.unsqueeze(-1)).squeeze(-1)
-
-
 def line_search(
     rows: cone.Rows,
     x: Tensor,
     v: Tensor,
     smooth: tuple[Tensor, Tensor],
     enough: Tensor,
+    on: Tensor,
     max_iter: int,
 ) -> Tensor:
-    """Minimiser (W,) of the cost at x + alpha v, by Newton's method kept inside a bracket.
+    """Minimiser (W, 1, 1) of the cost at x + step * v, by Newton's method kept inside a bracket.
 
     Args:
         rows: the constraint rows.
-        x: (W, n) residuals.
-        v: (W, n) their change along the search direction.
-        smooth: (W,), (W,) derivatives of the quadratic part: its slope at 0 and its curvature.
-        enough: (W,) stop when the slope is below this.
+        x: (W, n, 1) residuals.
+        v: (W, n, 1) their change along the search direction, which points uphill.
+        smooth: (W, 1, 1) each, derivatives of the quadratic part: its slope at 0, its curvature.
+        enough: (W, 1, 1) stop when the slope is below this.
+        on: (W, 1, 1) bool, worlds that search.
         max_iter: bound on evaluations.
 
-    The first try is 1: exact unless a face changes between pushing and not.
+    The first try is -1: exact unless a face changes between pushing and not.
     """
 
-    def go_on(alpha: Tensor, low: Tensor, high: Tensor, d1: Tensor, d2: Tensor) -> Tensor:
-        del alpha, low, high, d2
-        return d1.abs() > enough
-
-    def body(alpha: Tensor, low: Tensor, high: Tensor, d1: Tensor, d2: Tensor) -> control.Carry:
-        low, high = torch.where(d1 < 0, alpha, low), torch.where(d1 > 0, alpha, high)
-        new = alpha - d1 / d2
-        # without an upper bound yet, the far side of the bracket is twice the step
-        middle = torch.minimum(0.5 * (low + high), 2 * alpha)
+    def body(
+        on: Tensor, step: Tensor, low: Tensor, high: Tensor, d1: Tensor, d2: Tensor
+    ) -> control.Carry:
+        uphill = d1 > 0
+        low, high = torch.where(uphill, low, step), torch.where(uphill, step, high)
+        new = torch.addcdiv(step, d1, d2, value=-1.0)
+        # without a lower bound yet, the far side of the bracket is twice the step
+        middle = torch.maximum(0.5 * (low + high), 2.0 * step)
         new = torch.where((new > low) & (new < high), new, middle)
-        d1, d2 = cone.slope(rows, x + new.unsqueeze(-1) * v, v)
-        return new, low, high, d1 + (smooth[0] + new * smooth[1]), d2 + smooth[1]
+        step = torch.where(on, new, step)
+        d1, d2 = cone.slope(rows, torch.addcmul(x, step, v), v)
+        d1, d2 = torch.addcmul(d1 + smooth[0], step, smooth[1]), d2 + smooth[1]
+        return on & (d1.abs() > enough), step, low, high, d1, d2
 
+    d1, d2 = cone.slope(rows, x - v, v)
+    d1, d2 = d1 + (smooth[0] - smooth[1]), d2 + smooth[1]
     one = torch.ones_like(enough)
-    d1, d2 = cone.slope(rows, x + v, v)
-    d1, d2 = d1 + (smooth[0] + smooth[1]), d2 + smooth[1]
-    start = (one, torch.zeros_like(one), torch.full_like(one, torch.inf), d1, d2)
-    return control.while_loop(go_on, body, start, max_iter)[0]
+    start = (on & (d1.abs() > enough), -one, -torch.inf * one, torch.zeros_like(one), d1, d2)
+    return control.while_loop(body, start, max_iter)[1]
 
 
 def _newton(
-    state: Tensor,
+    start: Tensor,
     mass: Tensor,
+    smooth: Tensor,
     jac: Tensor,
+    aref: Tensor,
     rows: cone.Rows,
-    threshold: Tensor,
     scale: float,
     opt: tuple[float, float, int, int],
-) -> tuple[Tensor, Tensor]:
-    """Newton iterations from state [a, r, x]; the state at the minimum and their number."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Newton iterations: state [a, r, x] at the minimum, its gradient, their number (W, 1, 1).
+
+    Everything comes with dofs in reverse order. What a loop closes over must not alias, as torch's
+    loop operator has it.
+    """
     nv = mass.shape[-1]
     tolerance, ls_tolerance, iterations, ls_iterations = opt
-    split = (nv, nv, state.shape[-1] - 2 * nv)
-    linear_map, jac_t = torch.cat([mass, jac], 1), jac.mT
+    split = (nv, nv, rows.faces + sum(e.cone.n * e.cone.dim for e in rows.elliptic))
+    jac_normal = cone.normal_rows(rows, jac)
+    linear_map = torch.cat([mass, jac], 1)
     noise = ROUNDOFF * torch.finfo(mass.dtype).eps
 
-    def gradient(r: Tensor, x: Tensor) -> Tensor:
-        return r - _times(jac_t, cone.collect(rows, cone.force(rows, x)))
+    def gradient(r: Tensor, x: Tensor, jac_t: Tensor) -> Tensor:
+        return torch.baddbmm(r, jac_t, cone.collect(rows, cone.gradient(rows, x)))
 
-    def go_on(state: Tensor, grad: Tensor, on: Tensor, count: Tensor) -> Tensor:
-        del state, grad, count
-        return on
-
-    def body(state: Tensor, grad: Tensor, on: Tensor, count: Tensor) -> control.Carry:
-        _, r, x = state.split(split, -1)
-        hessian = mass + torch.bmm(jac_t, cone.curvature(rows, x, jac))
-        search = linear.solve(linear.factor(hessian), -grad)
-        mv, jv = _times(linear_map, search).split((nv, jac.shape[1]), -1)
+    def body(on: Tensor, state: Tensor, grad: Tensor, count: Tensor) -> control.Carry:
+        jac_t = jac.transpose(1, 2)
+        _, r, x = state.split(split, 1)
+        hessian = torch.baddbmm(mass, jac_t, cone.curvature(rows, x, jac, jac_normal))
+        uphill = torch.cholesky_solve(grad, torch.linalg.cholesky_ex(hessian).L)
+        mv, jv = torch.bmm(linear_map, uphill).split((nv, jac.shape[1]), 1)
         v = cone.spread(rows, jv)
-        first = dot(grad, search)
-        power = r * search
-        smooth = power.sum(-1), dot(mv, search)
-        enough = power.abs().sum(-1) * noise - ls_tolerance * first
-        alpha = line_search(rows, x, v, smooth, enough, ls_iterations)
-        state = state + alpha.unsqueeze(-1) * torch.cat([search, mv, v], -1)
-        _, r, x = state.split(split, -1)
-        grad = gradient(r, x)
+        terms = torch.cat([grad, r, mv], -1) * uphill
+        decrease, power, bend = terms.sum(1, keepdim=True).split(1, -1)
+        size = torch.linalg.vector_norm(terms, 1, (1, 2), keepdim=True)
+        enough = torch.add(noise * size, decrease, alpha=ls_tolerance)
+        step = line_search(rows, x, v, (power, bend.clone()), enough, on, ls_iterations)
+        moved = torch.addcmul(state, step, torch.cat([uphill, mv, v], 1))
+        state = torch.where(on, moved, state)
+        _, r, x = state.split(split, 1)
+        grad = gradient(r, x, jac_t)
         # stop when the gradient vanishes, or when this step could not gain more than the tolerance
-        on = (torch.linalg.vector_norm(grad, dim=-1) > threshold) & (first < -2 * tolerance / scale)
-        return state, grad, on, count + 1
+        more = (_length(grad) > threshold) & (decrease > 2 * tolerance / scale)
+        return on & more, state, grad, count + on
 
-    _, r, x = state.split(split, -1)
-    grad = gradient(r, x)
-    on = torch.linalg.vector_norm(grad, dim=-1) > threshold
-    count = torch.zeros_like(on, dtype=torch.int64)
-    state, _, _, count = control.while_loop(go_on, body, (state, grad, on, count), iterations)
-    return state, count
+    momentum, base = torch.bmm(linear_map, start).split((nv, jac.shape[1]), 1)
+    r, x = momentum - smooth, cone.spread(rows, base - aref)
+    state = torch.cat([start, r, x], 1)
+    grad = gradient(r, x, jac.transpose(1, 2))
+    largest = torch.linalg.vector_norm(
+        torch.cat([momentum, smooth], 1), torch.inf, (1, 2), keepdim=True
+    )
+    threshold = (2 * noise * largest).clamp(min=tolerance / scale)
+    on = _length(grad) > threshold
+    carry = (on, state, grad, torch.zeros_like(on, dtype=torch.int64))
+    return control.while_loop(body, carry, iterations)[1:]  # type: ignore[return-value]
+
+
+def _length(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, 2, (1, 2), keepdim=True)
 
 
 def solve(
@@ -134,49 +146,59 @@ def solve(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `alloy.ops.solve`."""
     rows = cone.make_rows(layout, d, frictionloss, con_friction, impratio)
-    wants_grad = torch.is_grad_enabled() and any(
-        t.requires_grad for t in (mass, qfrc_smooth, jac, aref, d)
-    )
-    with torch.set_grad_enabled(False) if wants_grad else _nothing():
-        momentum = _times(mass, warmstart)
-        x = cone.spread(rows, _times(jac, warmstart) - aref)
-        state = torch.cat([warmstart, momentum - qfrc_smooth, x], -1)
-        noise = ROUNDOFF * torch.finfo(mass.dtype).eps * (momentum.abs() + qfrc_smooth.abs())
-        threshold = noise.amax(-1).clamp(min=opt[0] / scale)
-        state, count = _newton(state, mass, jac, rows, threshold, scale, opt)
+    leaves = (mass, qfrc_smooth, jac, aref, d, frictionloss, con_friction)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in leaves):
+        return _differentiable(mass, qfrc_smooth, jac, aref, rows, warmstart, scale, opt)
+    state, grad, count = _minimum(mass, qfrc_smooth, jac, aref, rows, warmstart, scale, opt)
     nv = mass.shape[-1]
-    qacc, x = state[:, :nv], state[:, 2 * nv :]
-    if wants_grad:
-        qacc, x = _implicit_step(qacc, x, mass, qfrc_smooth, jac, aref, rows)
-    force = cone.collect(rows, cone.force(rows, x))
-    return qacc, _times(jac.mT, force), force, count
+    qacc, r, x = state.split((nv, nv, state.shape[1] - 2 * nv), 1)
+    force = -cone.collect(rows, cone.gradient(rows, x))
+    qacc, qfrc_constraint = (y.squeeze(-1).flip(-1) for y in (qacc, r - grad))
+    return qacc, qfrc_constraint, force.squeeze(-1), count.reshape(-1)
 
 
-class _nothing:  # contextlib.nullcontext is not traceable with fullgraph
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def _implicit_step(
-    qacc: Tensor,
-    x: Tensor,
+def _minimum(
     mass: Tensor,
     qfrc_smooth: Tensor,
     jac: Tensor,
     aref: Tensor,
     rows: cone.Rows,
-) -> tuple[Tensor, Tensor]:
-    """One Newton step with a constant Hessian.
+    warmstart: Tensor,
+    scale: float,
+    opt: tuple[float, float, int, int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_newton`, from dofs in their own order."""
+    start, smooth = (y.flip(-1).unsqueeze(-1) for y in (warmstart, qfrc_smooth))
+    mass, jac = mass.flip(1, 2), jac.flip(2)
+    return _newton(start, mass, smooth, jac, aref.unsqueeze(-1), rows, scale, opt)
+
+
+def _differentiable(
+    mass: Tensor,
+    qfrc_smooth: Tensor,
+    jac: Tensor,
+    aref: Tensor,
+    rows: cone.Rows,
+    warmstart: Tensor,
+    scale: float,
+    opt: tuple[float, float, int, int],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The minimum, then one Newton step with a constant Hessian.
 
     At the minimum it moves nothing but carries the minimiser's derivative (implicit function
     theorem).
     """
-    hessian = mass + torch.bmm(jac.mT, cone.curvature(rows, x, jac))
-    chol = linear.factor(hessian.detach())
-    x = cone.spread(rows, _times(jac, qacc) - aref)
-    pull = _times(jac.mT, cone.collect(rows, cone.force(rows, x)))
-    qacc = qacc - linear.solve(chol, _times(mass, qacc) - qfrc_smooth - pull)
-    return qacc, cone.spread(rows, _times(jac, qacc) - aref)
+    nv = mass.shape[-1]
+    with torch.no_grad():
+        state, _, count = _minimum(mass, qfrc_smooth, jac, aref, rows, warmstart, scale, opt)
+        qacc, x = state[:, :nv].flip(1), state[:, 2 * nv :]
+        curvature = cone.curvature(rows, x, jac, cone.normal_rows(rows, jac))
+        chol = linear.factor(torch.baddbmm(mass, jac.mT, curvature))
+    residual = torch.bmm(jac, qacc) - aref.unsqueeze(-1)
+    push = torch.bmm(jac.mT, cone.collect(rows, cone.gradient(rows, cone.spread(rows, residual))))
+    left = torch.bmm(mass, qacc) - qfrc_smooth.unsqueeze(-1) + push
+    qacc = qacc - linear.solve(chol, left.squeeze(-1)).unsqueeze(-1)
+    x = cone.spread(rows, torch.bmm(jac, qacc) - aref.unsqueeze(-1))
+    force = -cone.collect(rows, cone.gradient(rows, x))
+    qfrc_constraint = torch.bmm(jac.mT, force)
+    return qacc.squeeze(-1), qfrc_constraint.squeeze(-1), force.squeeze(-1), count.reshape(-1)
