@@ -7,6 +7,7 @@ result, and when they disagree no number is printed.
 
     python scripts/bench.py HalfCheetah-v5 --worlds 64 1024
     python scripts/bench.py my_robot.xml --substeps 4 --json
+    python scripts/bench.py --suite lanes --worlds 1024 --json > out/lanes.json
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import mujoco
 import mujoco.rollout
 import numpy as np
 import torch
+from suite import START, SUITES
 from torch import Tensor
 from tqdm import tqdm
 
@@ -46,6 +48,7 @@ class WrongResult(RuntimeError):
 class Row:
     """One line of the table: what ran, in how many worlds, and the seconds of every repeat."""
 
+    target: str
     what: str
     engine: str
     worlds: int
@@ -59,6 +62,7 @@ class Row:
         work = self.worlds * self.steps
         pairs = zip(self.mujoco_seconds, self.seconds, strict=True)
         return {
+            "target": self.target,
             "what": self.what,
             "engine": self.engine,
             "worlds": self.worlds,
@@ -91,10 +95,14 @@ class Oracle:
         self.pool.rollout(self.model, self.data, state, held, state=out, sensordata=sensors)
         return out[:, -1], time.perf_counter() - began
 
-    def start(self, worlds: int, rng: np.random.Generator) -> np.ndarray:
-        """Initial states [W, nstate]: the model's own, driven at random for a while."""
+    def start(
+        self, worlds: int, rng: np.random.Generator, keyframe: str | None = None
+    ) -> np.ndarray:
+        """Initial states [W, nstate]: the model's own or a keyframe, driven at random a while."""
         data = self.data[0]
         mujoco.mj_resetData(self.model, data)
+        if keyframe is not None:
+            mujoco.mj_resetDataKeyframe(self.model, data, self.model.key(keyframe).id)
         size = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         state = np.empty(size)
         mujoco.mj_getState(self.model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS)
@@ -123,7 +131,8 @@ def bench_physics(args: argparse.Namespace, engine: str, worlds: int, bar: tqdm)
     substeps = args.substeps or sim.substeps
     oracle = Oracle(sim.mj_model, substeps, args.threads)
     rng = np.random.default_rng(args.seed)
-    start = oracle.start(worlds, rng).astype(np.float32).astype(np.float64)
+    keyframe = START.get(args.target)
+    start = oracle.start(worlds, rng, keyframe).astype(np.float32).astype(np.float64)
     ctrl = oracle.controls(args.steps, worlds, rng)
     device_ctrl = torch.as_tensor(ctrl).to(sim.device, sim.dtype)
     sim.qpos, sim.qvel, sim.act = (
@@ -132,7 +141,7 @@ def bench_physics(args: argparse.Namespace, engine: str, worlds: int, bar: tqdm)
     saved = sim.state()
     sim.step(device_ctrl[0], substeps)
     error = check(oracle, sim, start, ctrl[:1], None, args)
-    row = Row("physics", sim.engine_report()["engine"], worlds, args.steps, error)
+    row = Row(args.target, "physics", sim.engine_report()["engine"], worlds, args.steps, error)
 
     def run() -> float:
         sim.load_state(saved)
@@ -160,7 +169,7 @@ def bench_env(args: argparse.Namespace, engine: str, worlds: int, bar: tqdm) -> 
         if step == 0:
             done = as_numpy(terminated | truncated).astype(bool)
             error = check(oracle, sim, start, ctrl[:1], ~done, args)
-    row = Row("environment", sim.engine_report()["engine"], worlds, args.steps, error)
+    row = Row(args.target, "environment", sim.engine_report()["engine"], worlds, args.steps, error)
 
     def run() -> float:
         env.reset(seed=args.seed)
@@ -233,12 +242,12 @@ def as_numpy(x: Tensor) -> np.ndarray:
 
 
 def build_simulator(args: argparse.Namespace, engine: str, worlds: int) -> alloy.Simulator:
-    """The simulator of a named environment, or of an MJCF file."""
+    """The simulator of a named environment, a model of a suite, or an MJCF file."""
     if args.target in alloy.envs.list():
         return make_env(args, engine, worlds).sim
-    return alloy.build(
-        args.target, worlds, device=args.device, dtype=DTYPES[args.dtype], engine=engine
-    )
+    known = {name: scene for suite in SUITES.values() for name, scene in suite.items()}
+    source = known[args.target]() if args.target in known else args.target
+    return alloy.build(source, worlds, device=args.device, dtype=DTYPES[args.dtype], engine=engine)
 
 
 def make_env(args: argparse.Namespace, engine: str, worlds: int) -> alloy.envs.VectorEnv:
@@ -255,6 +264,7 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("target", nargs="?", default="HalfCheetah-v5", help="environment id or MJCF file")
+    add("--suite", choices=SUITES, default=None, help="physics of many models instead of a target")
     add("--what", choices=("physics", "env", "both"), default="both", help="files: physics only")
     add("--worlds", type=int, nargs="+", default=[64, 1024], help="world counts")
     add("--engine", nargs="+", default=["auto"], help="engines, one after the other")
@@ -276,7 +286,10 @@ def parse() -> argparse.Namespace:
     if args.repeats < 5:
         parser.error(f"--repeats is {args.repeats}; a median needs at least 5")
     known = alloy.envs.list()
-    if args.target not in known and not Path(args.target).is_file():
+    args.targets = [args.target] if args.suite is None else list(SUITES[args.suite])
+    if args.suite is not None:
+        args.what = "physics"
+    elif args.target not in known and not Path(args.target).is_file():
         parser.error(f"{args.target!r} is neither a file nor one of {', '.join(known)}")
     if args.target not in known:
         args.what = "physics"
@@ -291,22 +304,26 @@ def report(args: argparse.Namespace, rows: list[dict[str, Any]]) -> str:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "threads": args.threads,
+        "load": args.load,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "mujoco": mujoco.__version__,
     }
+    title = f"suite {args.suite}" if args.suite else args.target
     if args.json:
-        return json.dumps({"target": args.target, **machine, "rows": rows}, indent=2)
+        return json.dumps({"target": title, **machine, "rows": rows}, indent=2)
+    wide = max(len(row["target"]) for row in rows)
     lines = [
-        f"{args.target}, {args.dtype}, {args.steps} control steps, median of {args.repeats}; "
+        f"{title}, {args.dtype}, {args.steps} control steps, median of {args.repeats}; "
         + ", ".join(f"{key} {value}" for key, value in machine.items()),
-        f"{'':12} {'engine':10} {'worlds':>7} {'env-steps/s':>12} {'rollout':>12} {'ratio':>7} "
-        f"{'error':>8}",
+        f"{'':{wide}} {'':12} {'engine':10} {'worlds':>7} {'env-steps/s':>12} {'rollout':>12} "
+        f"{'ratio':>7} {'error':>8}",
     ]
     for row in rows:
         lines.append(
-            f"{row['what']:12} {row['engine']:10} {row['worlds']:7} {row['steps_per_s']:12,.0f} "
-            f"{row['mujoco_steps_per_s']:12,.0f} {row['ratio']:7.3g} {row['error']:8.0e}"
+            f"{row['target']:{wide}} {row['what']:12} {row['engine']:10} {row['worlds']:7} "
+            f"{row['steps_per_s']:12,.0f} {row['mujoco_steps_per_s']:12,.0f} "
+            f"{row['ratio']:7.3g} {row['error']:8.0e}"
         )
     return "\n".join(lines)
 
@@ -315,23 +332,32 @@ def main() -> int:
     """Run the benchmarks; 0 when every check passed and the table was printed."""
     args = parse()
     torch.set_num_threads(args.threads)
+    args.load = round(os.getloadavg()[0], 1)  # of the machine before the start; a busy one lies
     parts = {"physics": [bench_physics], "env": [bench_env], "both": [bench_physics, bench_env]}
-    jobs = [(p, e, w) for p in parts[args.what] for e in args.engine for w in args.worlds]
-    rows = []
-    try:
-        repeats = len(jobs) * (args.repeats + 1)
-        with tqdm(total=repeats, unit="repeat", leave=False, disable=None) as bar:
-            for part, engine, worlds in jobs:
-                bar.set_description(f"{engine} {worlds} worlds")
-                rows.append(part(args, engine, worlds, bar).result())
-    except WrongResult as error:
-        sys.stderr.write(f"bench: {engine}, {worlds} worlds: {error}\n")
-        return 1
-    except (ValueError, NotImplementedError, RuntimeError) as error:
-        sys.stderr.write(f"bench: {error}\n")
-        return 2
-    print(report(args, rows))
-    return 0
+    jobs = [
+        (target, part, engine, worlds)
+        for target in args.targets
+        for part in parts[args.what]
+        for engine in args.engine
+        for worlds in args.worlds
+    ]
+    rows, code = [], 0
+    repeats = len(jobs) * (args.repeats + 1)
+    with tqdm(total=repeats, unit="repeat", leave=False, disable=None) as bar:
+        for target, part, engine, worlds in jobs:
+            bar.set_description(f"{target} {engine} {worlds} worlds")
+            try:
+                job = argparse.Namespace(**vars(args) | {"target": target})
+                rows.append(part(job, engine, worlds, bar).result())
+            except WrongResult as error:
+                sys.stderr.write(f"bench: {target}, {engine}, {worlds} worlds: {error}\n")
+                code = 1
+            except (ValueError, NotImplementedError, RuntimeError) as error:
+                sys.stderr.write(f"bench: {target}: {error}\n")
+                return 2
+    if rows:
+        print(report(args, rows))
+    return code
 
 
 if __name__ == "__main__":
