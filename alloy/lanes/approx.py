@@ -1,7 +1,7 @@
 """Elementary functions as scalar programs: range reduction and polynomials, a few ulp everywhere.
 
-LLVM would call libm once per lane. Coefficients are the single-precision minimax polynomials of the
-Cephes library (Moshier) unless said otherwise. Infinities, NaN and signed zeros come out as in torch.
+LLVM would call libm once per lane. Coefficients are the single-precision minimax polynomials of
+the Cephes library (Moshier). Infinities, NaN and signed zeros come out as in torch.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from alloy.lanes.jit import Code, assemble
 from alloy.lanes.ops import kind_of_dtype
 from alloy.lanes.scalar import Graph, Node, Value
 from alloy.lanes.target import Target, host
-from alloy.lanes.trace import scalarise, source_of, trace
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +69,8 @@ def compile(
     started = time.perf_counter()
     target = host()
     width = _width(width, target)
-    name = name or getattr(fn, "__name__", "program")
-    leaves: list[Tensor] = []
-    parts: list[structure.Structure] = []
-    folded: set[int] = set()
-    for i, value in enumerate(example_inputs):
-        first = len(leaves)
-        parts.append(structure.flatten(value, leaves))
-        if i in shared:
-            folded.update(range(first, len(leaves)))
-    _check_inputs(leaves, folded)
-    job = _Job(fn, parts, leaves, folded, target, width, name, guards)
+    name = name or str(getattr(fn, "__name__", "program"))
+    job = _Job(fn, example_inputs, shared, target, width, name, guards)
     label = store.digest(target, "key", key, job.signature()) if key and cache else ""
     entry = store.read(label) if label else None
     code = _load(target, entry)
@@ -95,9 +85,13 @@ def compile(
     if budget is not None and meta["report"]["statements"] > budget:
         raise OverBudget(meta["report"]["statements"], budget, name)
     report = dict(
-        meta["report"], functions=len(meta["report"]["pieces"]), name=name, cache_hit=hit, seconds=time.perf_counter() - started
+        meta["report"],
+        functions=len(meta["report"]["pieces"]),
+        name=name,
+        cache_hit=hit,
+        seconds=time.perf_counter() - started,
     )
-    return Compiled(code, meta, parts, threads, report)
+    return Compiled(code, meta, job.parts, threads, report)
 
 
 @contextmanager
@@ -127,7 +121,9 @@ def _check_inputs(leaves: list[Tensor], folded: set[int]) -> None:
         if i in folded:
             continue
         if t.ndim == 0 or t.shape[0] == 0:
-            raise ValueError(f"input {i} has shape {tuple(t.shape)}; it needs a world axis in front")
+            raise ValueError(
+                f"input {i} has shape {tuple(t.shape)}; it needs a world axis in front"
+            )
         if t.device.type != "cpu":
             raise ValueError(f"input {i} is on {t.device}; lanes runs on the CPU")
         if str(t.dtype).removeprefix("torch.") not in ELEMENT:
@@ -149,11 +145,25 @@ class _Job:
     """One compilation: what goes in, and the stages from a function to object code."""
 
     def __init__(
-        self, fn: Callable[..., Any], parts: list[structure.Structure], leaves: list[Tensor],
-        folded: set[int], target: Target, width: int, name: str, guards: bool,
-    ) -> None:  # fmt: skip
-        self.fn, self.parts, self.leaves, self.folded = fn, parts, leaves, folded
-        self.target, self.width, self.name, self.guards = target, width, name, guards
+        self,
+        fn: Callable[..., Any],
+        examples: Sequence[Any],
+        shared: Sequence[int],
+        target: Target,
+        width: int,
+        name: str,
+        guards: bool,
+    ) -> None:
+        self.fn, self.target, self.width, self.name, self.guards = fn, target, width, name, guards
+        self.leaves: list[Tensor] = []
+        self.parts: list[structure.Structure] = []
+        self.folded: set[int] = set()  # leaves whose values are part of the code
+        for i, value in enumerate(examples):
+            first = len(self.leaves)
+            self.parts.append(structure.flatten(value, self.leaves))
+            if i in shared:
+                self.folded.update(range(first, len(self.leaves)))
+        _check_inputs(self.leaves, self.folded)
         self.output: structure.Structure = {}
         self.pieces: dict[str, int] = {}
 
@@ -161,7 +171,8 @@ class _Job:
         """Shapes and dtypes behind the world axis, and the options that decide the code."""
         shapes = [(tuple(t.shape[i not in self.folded :]), str(t.dtype), i in self.folded)
                   for i, t in enumerate(self.leaves)]  # fmt: skip
-        return repr((shapes, self.width, self.guards, self.name))
+        nesting = [p if structure.is_plain(p) else p["kind"] for p in self.parts]
+        return repr((shapes, nesting, self.width, self.guards, self.name))
 
     def flat(self, *tensors: Tensor) -> list[Tensor]:
         """The function on a flat list of tensors."""
@@ -179,6 +190,9 @@ class _Job:
 
     def program(self) -> tuple[passes.Program, list[Leaf], list[Leaf]]:
         """Trace, scalarise and optimise."""
+        # tracing takes half a second to import, which a program from the cache does not need
+        from alloy.lanes.trace import scalarise, source_of, trace
+
         examples = [
             t.detach() if i in self.folded else t[:1].detach().contiguous().clone()
             for i, t in enumerate(self.leaves)

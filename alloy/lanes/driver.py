@@ -2,8 +2,8 @@
 
     drive(ptr arrays, ptr scratch, ptr next_block, i64 worlds)
 
-takes blocks from a shared counter until none is left, so that any number of threads may run it. Each
-array is [rows, worlds] with the worlds contiguous; a block of the last, partial kind repeats its last
+takes blocks from a shared counter until none is left, so that any number of threads may run it.
+Each array is [rows, worlds] with the worlds contiguous; a last, partial block repeats its last
 world in the lanes beyond it and does not write them.
 """
 
@@ -115,7 +115,9 @@ class _Driver:
                 continue
             slot, t = w.layout.slot[c], w.type(c.kind)
             new = early[x] if x in early else self.value(x, c.kind)
-            frozen = isinstance(x, Node) and x.op == "sel" and x.args[0] is loop.go and x.args[2] is c
+            frozen = (
+                isinstance(x, Node) and x.op == "sel" and x.args[0] is loop.go and x.args[2] is c
+            )
             if go is not None and not frozen:
                 old = w.load(slot, c.kind)
                 new = w.let(f"select {w.type('b')} {go}, {t} {new}, {t} {old}")
@@ -173,9 +175,7 @@ class _Driver:
         last = w.let(f"getelementptr {element}, ptr {source}, i64 %last")
         one = w.let(f"load {element}, ptr {last}, align {size}")
         single = w.let(f"insertelement {t} poison, {element} {one}, i32 0")
-        spread = w.let(
-            f"shufflevector {t} {single}, {t} poison, <{n} x i32> zeroinitializer"
-        )
+        spread = w.let(f"shufflevector {t} {single}, {t} poison, <{n} x i32> zeroinitializer")
         x = w.let(
             f"call {t} @llvm.masked.load.v{n}{self.suffix(dtype)}.p0(ptr align {size} {source}, "
             f"<{n} x i1> %valid, {t} {spread})"
@@ -262,7 +262,8 @@ class _Driver:
         body = "\n".join(w.lines)
         return (
             "\n".join(self.globals)
-            + "\ndefine void @drive(ptr %arrays, ptr %s, ptr %next_block, i64 %worlds) #0 {\nentry:\n"
+            + "\ndefine void @drive(ptr %arrays, ptr %s, ptr %next_block, i64 %worlds) #0 {"
+            + "\nentry:\n"
             + "\n".join([*self.entry, body])
             + "\n}\n"
         )

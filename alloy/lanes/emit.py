@@ -200,6 +200,7 @@ class FunctionEmitter:
             self.w.store(name, slot, n.kind)
 
     def emit(self, items: list[Item]) -> None:
+        """Emit items in order."""
         for item in items:
             if isinstance(item, Region):
                 self.region(item)
@@ -233,9 +234,7 @@ class FunctionEmitter:
         w.lines.append(f"join{k}:")
         after, self.block = self.block, f"join{k}"
         merged = {
-            e: w.let(
-                f"phi {w.type(e.kind)} [ {inner[e][0]}, %{after} ], [ {other[e]}, %{before} ]"
-            )
+            e: w.let(f"phi {w.type(e.kind)} [ {inner[e][0]}, %{after} ], [ {other[e]}, %{before} ]")
             for e in r.exits
         }
         for e, name in merged.items():
@@ -288,14 +287,17 @@ class FunctionEmitter:
         raise AssertionError(f"no code for {n}")
 
     def operand_kind(self, n: Node) -> str:
+        """Kind of what a comparison compares."""
         return next(kind_of(a) for a in n.args if isinstance(a, Node))
 
     def intrinsic(self, name: str, args: list[str]) -> str:
+        """Call an LLVM intrinsic on floats."""
         t = self.w.type("f")
         inner = ", ".join(f"{t} {a}" for a in args)
         return self.w.let(f"call {t} @llvm.{name}.v{self.w.width}f32({inner})")
 
     def conversion(self, n: Node) -> str:
+        """Casts between kinds, and the bits of floats."""
         w, (x,) = self.w, n.args
         have, want = x.kind, n.kind
         a = self.value(x, have)
@@ -358,6 +360,7 @@ def declarations(width: int) -> str:
     """Intrinsics that functions of this width may call, and their attributes."""
     t = f"<{width} x float>"
     lines = [
-        f"declare {t} @llvm.{name}.v{width}f32({', '.join([t] * n)})" for name, n in DECLARED.items()
+        f"declare {t} @llvm.{name}.v{width}f32({', '.join([t] * n)})"
+        for name, n in DECLARED.items()
     ]
     return "\n".join([*lines, "attributes #0 = { nounwind }", ""])

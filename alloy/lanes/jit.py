@@ -9,9 +9,7 @@ import llvmlite.binding as llvm
 
 from alloy.lanes.target import Target, machine
 
-DRIVE = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
-)
+DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
 def assemble(target: Target, modules: list[str], tick: Callable[[int], None]) -> list[bytes]:

@@ -54,8 +54,10 @@ def _addmm(g: Graph, c: Array, a: Array, b: Array, beta: float = 1, alpha: float
 
 @op("addmv.default")
 def _addmv(g: Graph, c: Array, a: Array, b: Array, beta: float = 1, alpha: float = 1) -> Array:
-    return _addmm(g, c, a, b[:, None], beta, alpha)[:, 0] if c.ndim == 2 else each(
-        lambda x, y: g.add(g.mul(x, beta), g.mul(y, alpha)), c, _mv(g, a, b)
+    return (
+        _addmm(g, c, a, b[:, None], beta, alpha)[:, 0]
+        if c.ndim == 2
+        else each(lambda x, y: g.add(g.mul(x, beta), g.mul(y, alpha)), c, _mv(g, a, b))
     )
 
 
@@ -168,7 +170,11 @@ def _solve_triangular(
 
 @op("triangular_solve.default")
 def _triangular_solve(
-    g: Graph, b: Array, a: Array, upper: bool = True, transpose: bool = False,
+    g: Graph,
+    b: Array,
+    a: Array,
+    upper: bool = True,
+    transpose: bool = False,
     unitriangular: bool = False,
 ) -> tuple[Array, Array]:
     t = _mirror(a) if transpose else a

@@ -1,9 +1,9 @@
 """The order of a program: straight lines, guarded regions and loops.
 
 Every node gets a home: the path of conditions under which it runs. Nodes of one path are gathered
-into as few regions as their dependences allow (a region fires when some value of it is due, and then
-takes along all that is ready), small regions dissolve into their surroundings, and units are put in
-depth-first order from the results, for short lives and good locality.
+into as few regions as their dependences allow (a region fires when some value of it is due, and
+then takes along all that is ready), small regions dissolve into their surroundings, and units are
+put in depth-first order from the results, for short lives and good locality.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ def _homes(p: Program, order: list[Node], min_region: int) -> dict[Node, Path]:
         outside = homes[n]
         if inside[:-1] == outside and len(inside) == len(outside) + 1 and inside[-1][1]:
             value = n.args[1]
-            if isinstance(value, Node) and homes.get(value) == inside and inside[-1][0] is n.args[0]:
+            if (
+                isinstance(value, Node)
+                and homes.get(value) == inside
+                and inside[-1][0] is n.args[0]
+            ):
                 homes[n] = inside
     return {n: h for n, h in homes.items() if h}
 
@@ -235,9 +239,7 @@ class _Box:
     literal: Literal
 
 
-def _fire(
-    units: list, deps: dict, key: dict
-) -> Iterator[tuple[Literal, list]]:
+def _fire(units: list, deps: dict, key: dict) -> Iterator[tuple[Literal, list]]:
     """Gather the keyed units into as few groups as dependences allow, in a valid order.
 
     A unit may run from the phase its arguments allow until the phase its users need it; phases
@@ -369,7 +371,11 @@ def summary(items: list[Item]) -> tuple[int, int, int]:
     for item in items:
         if isinstance(item, Region):
             r, _, loops_inside = summary(item.items)
-            regions, guarded, loops = regions + 1 + r, guarded + statements([item]), loops + loops_inside
+            regions, guarded, loops = (
+                regions + 1 + r,
+                guarded + statements([item]),
+                loops + loops_inside,
+            )
         elif isinstance(item, LoopItem):
             loops += 1
             for part in (item.head, item.body):

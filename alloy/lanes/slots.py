@@ -115,9 +115,7 @@ class _Plan:
                 self.where[item] = (call, path)
                 self.born[item], self.loops_at[item] = call.time, loops
 
-    def read(
-        self, x: Node, call: Call, path: tuple, loops: tuple[LoopStep, ...]
-    ) -> None:
+    def read(self, x: Node, call: Call, path: tuple, loops: tuple[LoopStep, ...]) -> None:
         """A use of x inside a function: by name where its definition dominates, else by slot."""
         at = self.where.get(x)
         if at is None or at[0] is not call or path[: len(at[1])] != at[1]:

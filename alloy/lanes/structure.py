@@ -74,9 +74,7 @@ def is_plain(structure: Structure) -> bool:
     """Whether the structure can be written as JSON and read back by name."""
     if structure["kind"] == "opaque" or "<locals>" in structure.get("class", ""):
         return False
-    return all(
-        isinstance(key, str) and is_plain(part) for key, part in structure.get("items", [])
-    )
+    return all(isinstance(key, str) and is_plain(part) for key, part in structure.get("items", []))
 
 
 def same(a: Structure, b: Structure) -> bool:

@@ -6,8 +6,8 @@ folded by torch itself, in float64.
 
 Loops. While tracing, `torch.while_loop` is replaced by two marker operators around one inline pass
 of condition and body: the operator of torch sends both through dynamo, this way a closure is simply
-an edge of the same graph. A carried value that provably keeps its first value is no carry at all:
-interpretation starts from that hope for every element and gives it up where an iteration changes it.
+an edge of the same graph. A carried value that keeps its first value is no carry at all: a pass on
+random numbers says which elements may be so, and interpretation gives up those that are not.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from alloy.lanes import linalg, ops
+from alloy.lanes import linalg, ops, ops_index, ops_moves, ops_reduce
 from alloy.lanes.errors import LanesError, UnsupportedOperator
 from alloy.lanes.ops import OPS, kind_of_dtype, obj
-from alloy.lanes.scalar import Graph, Loop, Node, Value, _key, kind_of
+from alloy.lanes.scalar import Graph, Loop, Node, Value, kind_of
+from alloy.lanes.scalar_constants import key_of
 
 PROBES = 3
 _LOCK = threading.Lock()
-_FAMILIES = (ops, linalg)  # importing them fills OPS
+_FAMILIES = (ops, ops_index, ops_moves, ops_reduce, linalg)  # importing them fills OPS
 
 
 @torch.library.custom_op("alloy_lanes::loop_begin", mutates_args=())
@@ -220,7 +221,8 @@ class _Interpreter:
         stop = self.end_of[begin]
         end = self.nodes[stop]
         first = [self.array(x) for x in self.value(begin.args[0])]
-        metas = [x.meta["val"] for x in begin.args[0]]
+        carried: Any = begin.args[0]
+        metas = [x.meta["val"] for x in carried]
         varying = self.varying.setdefault(begin, set())
         loop = Loop(self.loop)
         carries: dict[tuple[int, int], Node] = {}
@@ -237,7 +239,7 @@ class _Interpreter:
                 (k, i)
                 for k, (a, b) in enumerate(zip(first, new, strict=True))
                 for i, (x, y) in enumerate(zip(a.reshape(-1), b.reshape(-1), strict=True))
-                if (k, i) not in varying and _key(x) != _key(y)
+                if (k, i) not in varying and key_of(x) != key_of(y)
             }
             if not changed:
                 break

@@ -1,4 +1,4 @@
-"""What the tests of lanes share: special values, an eager loop, a comparison in units of the last place."""
+"""What the tests of lanes share: special values, an eager loop, a comparison."""
 
 import math
 from unittest import mock
@@ -47,6 +47,30 @@ def eager_while(cond, body, carry, additional=()):
     while bool(cond(*carry, *additional)):
         carry = tuple(body(*carry, *additional))
     return carry
+
+
+def while_loop(go_on, body, carry, max_iter):
+    """A loop that each world leaves when its own go_on (W,) turns false; the rest waits frozen."""
+
+    def step(i, *old):
+        on = go_on(*old)
+        new = body(*old)
+        return i + 1, *(
+            torch.where(on.reshape(on.shape + (1,) * (n.ndim - 1)), n, o)
+            for n, o in zip(new, old, strict=True)
+        )
+
+    return torch.while_loop(
+        lambda i, *values: go_on(*values).any() & (i < max_iter),
+        step,
+        (torch.zeros((), dtype=torch.int64), *carry),
+    )[1:]
+
+
+def eager_batch(fn, *inputs):
+    """Run a function in torch on all worlds at once, loops included."""
+    with mock.patch.object(torch, "while_loop", eager_while):
+        return fn(*inputs)
 
 
 def eager(fn, *inputs):

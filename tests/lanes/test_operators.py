@@ -94,6 +94,7 @@ UNARY = {
 @pytest.mark.parametrize("worlds", [1, 3, 17, 64])
 def test_unary(worlds):
     x = special(worlds, 9, seed=worlds)
+
     # the float32 result where float64 would not overflow or underflow
     def fn(x):
         return tuple(f(x) for f in UNARY.values())
@@ -221,7 +222,9 @@ def test_bools_and_masks():
             "to float": lambda a, b, x: a.to(torch.float32) * x,
             "times bool": lambda a, b, x: x * b,
             "masked_fill": lambda a, b, x: x.masked_fill(a, -3.0),
-            "nested": lambda a, b, x: torch.where(a, torch.where(b, x, 2 * x), torch.where(a, 5.0, -x)),
+            "nested": lambda a, b, x: torch.where(
+                a, torch.where(b, x, 2 * x), torch.where(a, 5.0, -x)
+            ),
             "eq": lambda a, b, x: a == b,
             "to int": lambda a, b, x: a.to(torch.int64) + b.to(torch.int64) * 2,
         },
@@ -234,7 +237,9 @@ def test_integers():
     for dtype in (torch.int32, torch.int64):
         info = torch.iinfo(dtype)
         a = torch.randint(-50, 50, (40, 3), generator=g).to(dtype)
-        b = torch.randint(1, 20, (40, 3), generator=g).to(dtype) * torch.tensor([1, -1, 1], dtype=dtype)
+        b = torch.randint(1, 20, (40, 3), generator=g).to(dtype) * torch.tensor(
+            [1, -1, 1], dtype=dtype
+        )
         a[0], a[1] = info.max, info.min
         run_all(
             {
@@ -271,7 +276,10 @@ def test_philox_like_counters():
         lo, hi = counter[:, 0], counter[:, 1]
         for k in range(4):
             product = lo * 0xD2511F53
-            lo, hi = (product >> 32) & 0xFFFFFFFF ^ hi ^ (k * 0x9E3779B9 & 0xFFFFFFFF), product & 0xFFFFFFFF
+            lo, hi = (
+                (product >> 32) & 0xFFFFFFFF ^ hi ^ (k * 0x9E3779B9 & 0xFFFFFFFF),
+                product & 0xFFFFFFFF,
+            )
         return torch.stack([lo, hi], 1), (lo >> 8).to(torch.float32) * 2.0**-24
 
     c = torch.randint(0, 2**32, (50, 2), generator=torch.Generator().manual_seed(4))
@@ -312,10 +320,15 @@ def test_reductions_keep_nan():
     x = torch.randn(5, 4)
     x[1, 2] = math.nan
     run_all(
-        {"sum": lambda x: x.sum(-1), "amax": lambda x: x.amax(-1), "max": lambda x: x.max(-1).values,
-         "argmin": lambda x: x.argmin(-1), "sort": lambda x: x.sort(-1).values},
+        {
+            "sum": lambda x: x.sum(-1),
+            "amax": lambda x: x.amax(-1),
+            "max": lambda x: x.max(-1).values,
+            "argmin": lambda x: x.argmin(-1),
+            "sort": lambda x: x.sort(-1).values,
+        },
         x,
-    )  # fmt: skip
+    )
 
 
 INDEX = torch.tensor([3, 0, 0, 2])
