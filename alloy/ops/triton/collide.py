@@ -1,0 +1,149 @@
+"""Narrowphase collision, one pair of a world per lane. Twin of `alloy.ops.reference.collide`.
+
+The grid's second axis runs over the pairs of one kind. Every kind fills its fixed number of slots;
+a slot that the geometry does not fill has dist FAR. Source: MuJoCo 4.0's primitive colliders.
+"""
+
+# Parameters of kernels are blocks, fields, tables and numbers, without annotations.
+# ruff: noqa: ANN001, ANN201, ANN202
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from alloy.ops.triton import collide_pair as pair
+from alloy.ops.triton.lane import empty, launch, load3, load9, worlds_of
+from alloy.ops.triton.tables import table
+
+Contacts = tuple[Tensor, Tensor, Tensor]  # dist (W, P, K), pos (W, P, K, 3), frame (W, P, K, 3, 3)
+
+PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6  # mjtGeom
+# sine of the angle below which a tangent is not taken from an axis, and sine squared of the angle
+# below which capsules are parallel: the reference's numbers
+TOLERANCE = {torch.float64: (1e-12, 1e-8), torch.float32: (1e-4, 1e-6)}
+
+
+class Collider(NamedTuple):
+    """A narrowphase function and the number of contact slots it fills for a pair."""
+
+    fn: Callable[..., Contacts]
+    slots: int
+
+
+@triton.jit
+def _collide_kernel(
+    # in
+    pos1, mat1, size1, pos2, mat2, size2,
+    # out
+    dist, pos, frame,
+    # tables and sizes
+    geom1_ptr, geom2_ptr, SHAPES: tl.constexpr, SLOTS: tl.constexpr, ALIGNED: tl.constexpr,
+    PARALLEL: tl.constexpr, n_world, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Contacts of geom 1 with geom 2; dist < 0 in penetration, pos midway, frame's row 0 normal.
+
+    The formula of each kind is in collide_pair. Source: MuJoCo 4.0's primitive colliders.
+    """
+    w, m = worlds_of(n_world, BLOCK)
+    i = tl.program_id(1)
+    g1, g2 = tl.load(geom1_ptr + i), tl.load(geom2_ptr + i)
+    a = load3(pos1, g1, w, m), load9(mat1, g1, w, m), load3(size1, g1, w, m)
+    b = load3(pos2, g2, w, m), load9(mat2, g2, w, m), load3(size2, g2, w, m)
+    out = (dist, pos, frame)
+    slot = SLOTS * i
+    if SHAPES == "plane-sphere":
+        pair.plane_sphere(a, b, out, slot, w, m)
+    elif SHAPES == "plane-capsule":
+        pair.plane_capsule(a, b, out, slot, w, m, ALIGNED)
+    elif SHAPES == "plane-ellipsoid":
+        pair.plane_ellipsoid(a, b, out, slot, w, m)
+    elif SHAPES == "plane-cylinder":
+        pair.plane_cylinder(a, b, out, slot, w, m)
+    elif SHAPES == "plane-box":
+        pair.plane_box(a, b, out, slot, w, m)
+    elif SHAPES == "sphere-sphere":
+        pair.sphere_sphere(a, b, out, slot, w, m)
+    elif SHAPES == "sphere-capsule":
+        pair.sphere_capsule(a, b, out, slot, w, m)
+    elif SHAPES == "sphere-box":
+        pair.sphere_box(a, b, out, slot, w, m)
+    else:
+        tl.static_assert(SHAPES == "capsule-capsule")
+        pair.capsule_capsule(a, b, out, slot, w, m, PARALLEL)
+
+
+def collide_pairs(
+    pos: Tensor, mat: Tensor, size: Tensor, geom1: Tensor, geom2: Tensor, kind: tuple[int, int]
+) -> Contacts:
+    """Contacts of all pairs of one kind, straight from the poses of all geoms.
+
+    Args:
+        pos: (W, ngeom, 3) [m].
+        mat: (W, ngeom, 3, 3).
+        size: (1|W, ngeom, 3) [m].
+        geom1: (P,) geoms whose kind is kind[0].
+        geom2: (P,) geoms whose kind is kind[1].
+        kind: one of COLLIDERS.
+    """
+    tables = tuple(_int32(g) for g in (geom1, geom2))
+    return _launch((pos, mat, size), (pos, mat, size), tables, kind)
+
+
+def _gathered(
+    pos1: Tensor, mat1: Tensor, size1: Tensor,
+    pos2: Tensor, mat2: Tensor, size2: Tensor, margin: Tensor, kind: tuple[int, int],
+) -> Contacts:  # fmt: skip
+    """A collider with the reference's signature: geoms of pair i at index i."""
+    del margin  # no kind here looks at it
+    every = _counting(pos1.shape[1], pos1.device)
+    return _launch((pos1, mat1, size1), (pos2, mat2, size2), (every, every), kind)
+
+
+def _launch(
+    a: tuple[Tensor, ...], b: tuple[Tensor, ...], tables: tuple[Tensor, Tensor],
+    kind: tuple[int, int],
+) -> Contacts:  # fmt: skip
+    like, (name, slots) = a[0], SHAPES[kind]
+    worlds, pairs = like.shape[0], len(tables[0])
+    out = tuple(empty(worlds, pairs, slots, *rest, like=like) for rest in ((), (3,), (3, 3)))
+    aligned, parallel = TOLERANCE.get(like.dtype, TOLERANCE[torch.float32])
+    launch(
+        _collide_kernel, worlds, *a, *b, *out, *tables, programs=pairs,
+        SHAPES=name, SLOTS=slots, ALIGNED=aligned, PARALLEL=parallel,
+    )  # fmt: skip
+    return out
+
+
+@lru_cache(maxsize=256)
+def _int32(index: Tensor) -> Tensor:
+    return index.to(torch.int32)
+
+
+@lru_cache(maxsize=64)
+def _counting(n: int, device: torch.device) -> Tensor:
+    return table(np.arange(n), device)
+
+
+SHAPES: dict[tuple[int, int], tuple[str, int]] = {
+    (PLANE, SPHERE): ("plane-sphere", 1),
+    (PLANE, CAPSULE): ("plane-capsule", 2),
+    (PLANE, ELLIPSOID): ("plane-ellipsoid", 1),
+    (PLANE, CYLINDER): ("plane-cylinder", 4),
+    (PLANE, BOX): ("plane-box", 4),
+    (SPHERE, SPHERE): ("sphere-sphere", 1),
+    (SPHERE, CAPSULE): ("sphere-capsule", 1),
+    (SPHERE, BOX): ("sphere-box", 1),
+    (CAPSULE, CAPSULE): ("capsule-capsule", 2),
+}
+# kinds without an entry have no kernel and stay with the reference
+COLLIDERS: dict[tuple[int, int], Collider] = {
+    kind: Collider(partial(_gathered, kind=kind), slots) for kind, (_, slots) in SHAPES.items()
+}
