@@ -293,8 +293,11 @@ class VectorEnv(gym.vector.VectorEnv):
         if self.backend != "numpy":
             info = said | {"episode": episode, "_episode": ended}
             info |= {"final_obs": self._shape(out.final_obs), "_final_obs": ended}
-            info |= {"final_info": said | {"episode": episode}, "_final_info": ended}
-            return self._export(info)
+            info = self._export(info | {"_final_info": ended})
+            keys = (*said, "episode")
+            nested = self.backend == "tensordict"
+            info["final_info"] = info.select(*keys) if nested else {k: info[k] for k in keys}
+            return info
         info = self._masked(self._export(said), ~pending)
         info |= {f"_{name}": np.ones(self.num_envs, bool) for name in self.task.reset_info}
         if self.autoreset == "same_step" and bool(ended.any()):
@@ -324,7 +327,7 @@ class VectorEnv(gym.vector.VectorEnv):
 
     def _seeds(self, seed: Seeds) -> tuple[Tensor, Tensor]:
         """The seed of every world, and which worlds were given one."""
-        entries = seed.tolist() if isinstance(seed, (np.ndarray, Tensor)) else seed
+        entries = seed.tolist() if isinstance(seed, (np.ndarray, np.generic, Tensor)) else seed
         if self._episode is not None:
             now = self._episode.seed
         elif self._seed is not None:

@@ -62,6 +62,10 @@ def test_gymnasium_vector_form(env_id):
     other = gym.make_vec(f"alloy/{env_id}", **kwargs, autoreset="same_step", backend="torch")
     assert other.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     np.testing.assert_array_equal(obs, other.reset(seed=0)[0])
+    sync = gym.make_vec(
+        f"alloy/{env_id}", num_envs=2, vectorization_mode="sync", engine="reference"
+    )
+    np.testing.assert_array_equal(obs, sync.reset(seed=0)[0])
     short = gym.make_vec(f"alloy/{env_id}", **kwargs, max_episode_steps=1)
     short.reset(seed=0)
     assert short.step(short.action_space.sample())[3].all()

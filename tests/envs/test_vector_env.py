@@ -222,6 +222,8 @@ def test_c28_seeds():
     assert len(set(ten.flatten().tolist())) == ten.numel()  # (a), (f)
     assert torch.equal(episodes(7), episodes(7))  # (b)
     assert torch.equal(episodes(7), episodes([7, 8, 9, 10]))  # (c)
+    for form in (np.int64(7), np.arange(7, 11), torch.arange(7, 11)):
+        assert torch.equal(episodes(7), episodes(form))
     with pytest.raises(ValueError, match="3 entries for 4"):
         env.reset(seed=[1, 2, 3])
     many = toy.env(64, toy.always_three(reset=resets.qpos_uniform(1.0)))
