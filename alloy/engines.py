@@ -48,8 +48,10 @@ class Engine(Protocol):
 
     name: str
 
-    def step(self, m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
-        """One control step, as `guarded_step` defines it."""
+    def step(
+        self, m: Model, d: Data, guard: Guard, substeps: int, keep: tuple[str, ...] = ()
+    ) -> tuple[Data, Guard]:
+        """One control step, as `guarded_step` defines it; the result has the fields of `keep`."""
         ...
 
     def report(self) -> dict[str, Any]:
@@ -66,9 +68,11 @@ class ReferenceEngine:
         """Remember why this engine was picked."""
         self._reason = reason
 
-    def step(self, m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+    def step(
+        self, m: Model, d: Data, guard: Guard, substeps: int, keep: tuple[str, ...] = ()
+    ) -> tuple[Data, Guard]:
         """One control step, as `guarded_step` defines it."""
-        return guarded_step(m, d, guard, substeps)
+        return guarded_step(m, d, guard, substeps, keep=keep)
 
     def report(self) -> dict[str, Any]:
         """What runs, and why."""
@@ -80,7 +84,8 @@ class LanesEngine:
 
     A program is compiled when it is first needed, for each number of substeps and set of per-world
     model fields, and kept on disk. What cannot be compiled runs on the reference, which is said
-    once. After a step only the state and solver_niter of Data are there: views compute the rest.
+    once. After a step only the state, solver_niter and what was to be kept of Data are there: views
+    compute the rest.
     """
 
     name = "lanes"
@@ -92,33 +97,36 @@ class LanesEngine:
         self._reports: dict[str, dict[str, Any]] = {}
         self._refused: list[str] = []
 
-    def step(self, m: Model, d: Data, guard: Guard, substeps: int) -> tuple[Data, Guard]:
+    def step(
+        self, m: Model, d: Data, guard: Guard, substeps: int, keep: tuple[str, ...] = ()
+    ) -> tuple[Data, Guard]:
         """One control step, as `guarded_step` defines it.
 
         Under torch.compile, and where a gradient is asked for, that function itself runs.
         """
         if torch.compiler.is_compiling() or _wants_gradient(m, d):
-            return guarded_step(m, d, guard, substeps)
+            return guarded_step(m, d, guard, substeps, keep=keep)
         varied = tuple(
             f.name
             for f in tensor_fields(Model)
             if getattr(m, f.name) is not getattr(self._nominal, f.name)
         )
-        if (substeps, varied) not in self._programs:
-            self._programs[substeps, varied] = self._physics(substeps, varied, m)
-        run = self._programs[substeps, varied]
+        which = (substeps, varied, keep)
+        if which not in self._programs:
+            self._programs[which] = self._physics(*which, m)
+        run = self._programs[which]
         if run is None:
-            return guarded_step(m, d, guard, substeps)
+            return guarded_step(m, d, guard, substeps, keep=keep)
         held = tuple(getattr(d, name) for name in HELD)
         fields = tuple(
             f.expand(d.qpos.shape[0], *f.shape[1:]) for f in (getattr(m, n) for n in varied)
         )
-        state, ctrl, niter, guard = run(held, tuple(guard), fields)
-        new = dict(zip(STATE, state, strict=True), ctrl=ctrl, solver_niter=niter)
+        written, guard = run(held, tuple(guard), fields)
+        new = dict(zip((*STATE, "ctrl", "solver_niter", *keep), written, strict=True))
         return Data(**{name: getattr(d, name) for name in HELD} | new), Guard(*guard)
 
     def _physics(
-        self, substeps: int, varied: tuple[str, ...], m: Model
+        self, substeps: int, varied: tuple[str, ...], keep: tuple[str, ...], m: Model
     ) -> Callable[..., Any] | None:
         nominal = self._nominal
 
@@ -127,14 +135,15 @@ class LanesEngine:
         ) -> tuple[Any, ...]:
             model = replace(nominal, **dict(zip(varied, fields, strict=True)))
             d = Data(**dict(zip(HELD, held, strict=True)))
-            d, after = guarded_step(model, d, Guard(*guard), substeps, derived=False)
-            return tuple(getattr(d, n) for n in STATE), d.ctrl, d.solver_niter, tuple(after)
+            d, after = guarded_step(model, d, Guard(*guard), substeps, derived=False, keep=keep)
+            written = (*STATE, "ctrl", "solver_niter", *keep)
+            return tuple(getattr(d, n) for n in written), tuple(after)
 
         start = make_data(nominal, 1)
         held = tuple(getattr(start, name) for name in HELD)
         guard = tuple(make_guard(1, start.qpos.device))
         fields = tuple(getattr(m, name)[:1] for name in varied)
-        key = fingerprint("physics", nominal, substeps, varied)
+        key = fingerprint("physics", nominal, substeps, varied, keep)
         return self._compile(f"{substeps} substeps", program, (held, guard, fields), key)
 
     def fuse(

@@ -23,6 +23,7 @@ _COMPUTE = {
     "position": forward.after_kinematics,
     "velocity": forward.velocity,
     "acceleration": forward.acceleration,
+    "forces": forward.forces,
 }
 STAGES = ("state", *_COMPUTE)  # each builds on those before it
 
@@ -84,7 +85,13 @@ def _finite(*values: Tensor) -> Tensor:
 
 
 def guarded_step(
-    m: Model, d: Data, guard: Guard, substeps: int, *, derived: bool = True
+    m: Model,
+    d: Data,
+    guard: Guard,
+    substeps: int,
+    *,
+    derived: bool = True,
+    keep: tuple[str, ...] = (),
 ) -> tuple[Data, Guard]:
     """One control step: `substeps` physics steps of every world that is not invalid.
 
@@ -93,8 +100,9 @@ def guarded_step(
     comes in with such a state (somebody wrote it) starts again from qpos0 at rest, invalid too.
     The controls that were used come back in `ctrl`. No world affects another.
 
-    Without `derived`, of the derived fields only solver_niter is there; a traced program then
-    holds one copy of the substep, in a loop.
+    Without `derived`, of the derived fields only solver_niter and those named by `keep` are there;
+    a traced program then holds one copy of the substep, in a loop. The fields kept are those of the
+    last substep, computed before its integration as in mjData after mj_step; zero where invalid.
     """
     ctrl, bad = usable_ctrl(m, d.ctrl)
     guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
@@ -109,25 +117,29 @@ def guarded_step(
     )
 
     def substep(d: Data, stopped: Tensor, derived: bool) -> tuple[Data, Tensor]:
-        new = forward.step(m, d, derived=derived)
+        new = forward.step(m, d, derived=derived, keep=keep)
         stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
         state = {
             name: where_worlds(stopped, getattr(d, name), getattr(new, name)) for name in STATE
         }
-        return replace(new, **state), stopped
+        kept = {
+            name: where_worlds(~stopped, x, torch.zeros_like(x))
+            for name, x in ((name, getattr(new, name)) for name in keep)
+        }
+        return replace(new, **state, **kept), stopped
 
-    def body(_: int | Tensor, *carry: Tensor) -> tuple[Tensor, ...]:
+    def body(_: int | Tensor, stopped: Tensor, niter: Tensor, *carry: Tensor) -> control.Carry:
         at = replace(d, **dict(zip(STATE, carry, strict=False)))
-        new, stopped = substep(at, carry[-2], derived=False)
-        niter = torch.maximum(carry[-1], new.solver_niter)
-        return (*(getattr(new, name) for name in STATE), stopped, niter)
+        new, stopped = substep(at, stopped, derived=False)
+        niter = torch.maximum(niter, new.solver_niter)
+        return (stopped, niter, *(getattr(new, name) for name in (*STATE, *keep)))
 
     state = tuple(getattr(d, name) for name in STATE)
-    carry = (*state, guard.invalid | ~sound, torch.zeros_like(d.step_count))
-    carry = control.repeat(substeps - derived, body, carry)
-    d = replace(d, **dict(zip(STATE, carry, strict=False)), solver_niter=carry[-1])
-    stopped = carry[-2]
+    carry = (guard.invalid | ~sound, torch.zeros_like(d.step_count), *state)
+    carry = control.repeat(substeps - derived, body, (*carry, *forward.unset(m, d, keep)))
+    stopped, niter, *rest = carry
+    d = replace(d, **dict(zip((*STATE, *keep), rest, strict=True)), solver_niter=niter)
     if derived:
         d, stopped = substep(d, stopped, derived=True)
-        d = replace(d, solver_niter=torch.maximum(d.solver_niter, carry[-1]))
+        d = replace(d, solver_niter=torch.maximum(d.solver_niter, niter))
     return d, guard._replace(invalid=stopped)

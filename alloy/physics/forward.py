@@ -13,15 +13,19 @@ Source: MuJoCo manual, Computation, Forward dynamics and Numerical integration.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from alloy import math, ops
 from alloy.ops import control
-from alloy.physics import actuation, constraint, passive, sensor, smooth
+from alloy.physics import actuation, constraint, passive, sensor, sensor_forces, smooth
 from alloy.physics import collision as contact
-from alloy.physics.model import Data, Model
+from alloy.physics.model import Data, Model, tensor_fields
+
+FORCES = tuple(f.name for f in tensor_fields(Data) if f.metadata["stage"] == "forces")
+_SHAPES = {f.name: f.metadata["shape"][1:] for f in tensor_fields(Data)}
 
 
 def kinematics(m: Model, d: Data) -> Data:
@@ -76,9 +80,26 @@ def acceleration(m: Model, d: Data) -> Data:
     return sensor.sensor(m, solve(m, actuation.actuation(m, d)))
 
 
+def forces(m: Model, d: Data) -> Data:
+    """Accelerations and forces of bodies (mj_rnePostConstraint), behind everything else."""
+    return sensor_forces.forces(m, d)
+
+
 def forward(m: Model, d: Data) -> Data:
     """All stages without integration (mj_forward)."""
     return acceleration(m, velocity(m, position(m, d)))
+
+
+def _forward(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
+    """All stages, that of the forces too where a field to keep is one of them."""
+    d = forward(m, d)
+    return forces(m, d) if set(keep) & set(FORCES) else d
+
+
+def unset(m: Model, d: Data, keep: tuple[str, ...]) -> tuple[Tensor, ...]:
+    """Zeros in the shapes of derived float fields, to carry them through a loop."""
+    shapes = [[n if isinstance(n, int) else getattr(m, n) for n in _SHAPES[name]] for name in keep]
+    return tuple(d.qpos.new_zeros(d.qpos.shape[0], *shape) for shape in shapes)
 
 
 def _integrate_pos(m: Model, qpos: Tensor, qvel: Tensor) -> Tensor:
@@ -136,9 +157,9 @@ def _implicit_qacc(m: Model, d: Data) -> Tensor:
     return ops.factor_solve(ops.factor(matrix), total)
 
 
-def _semi_implicit(m: Model, d: Data) -> Data:
+def _semi_implicit(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
     """Velocity first, then position with the new velocity (mj_Euler, mj_implicit)."""
-    d = forward(m, d)
+    d = _forward(m, d, keep)
     qvel = d.qvel + m.opt.timestep * _implicit_qacc(m, d)
     return _advance(m, d, actuation.next_activation(m, d), qvel, qvel, d.qpos)
 
@@ -163,18 +184,19 @@ def _pulled_back(m: Model, moved: Tensor, qvel: Tensor) -> Tensor:
     return qvel.index_copy(1, dofs.flatten(), rate.flatten(1))
 
 
-def _runge_kutta(m: Model, d: Data, derived: bool) -> Data:
+def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Data:
     """Fourth-order Runge-Kutta over (qpos, qvel, act), Lie-group form (mj_RungeKutta, N = 4).
 
     The stages are one loop; with `derived` the fourth stands behind it and leaves its derived
-    fields in the result, as MuJoCo does.
+    fields in the result, as MuJoCo does. Without, the loop carries the fields to keep.
     """
     h, start = m.opt.timestep, d
     rest, none = torch.zeros_like(d.qvel), torch.zeros_like(d.step_count)
 
     def stage(i: int | Tensor, *carry: Tensor) -> control.Carry:
-        qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensordata = carry
-        at = forward(m, replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart))
+        qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensordata = carry[:10]
+        at = replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
+        at = _forward(m, at, keep)
         rate = _pulled_back(m, h * moved, qvel)
         share, weight = 0.5 * (1 + (i == 2)), 1 + ((i == 1) | (i == 2))
         moved = share * rate
@@ -189,16 +211,19 @@ def _runge_kutta(m: Model, d: Data, derived: bool) -> Data:
             act_dots + weight * at.act_dot,
             torch.maximum(niter, at.solver_niter),
             torch.where(torch.as_tensor(i == 0), at.sensordata, sensordata),
+            *(getattr(at, name) for name in keep),
         )
 
     carry = (
         d.qpos, d.qvel, d.act, d.qacc_warmstart, rest, rest, rest, torch.zeros_like(d.act), none,
-        d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata),
+        d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata), *unset(m, d, keep),
     )  # fmt: skip
     carry = control.repeat(3 if derived else 4, stage, carry)
-    qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = carry
+    qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = carry[:10]
+    d = replace(d, **dict(zip(keep, carry[10:], strict=True)))
     if derived:
-        d = forward(m, replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart))
+        d = replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
+        d = _forward(m, d, keep)
         rates = rates + _pulled_back(m, h * moved, qvel)
         accs, act_dots = accs + d.qacc, act_dots + d.act_dot
         niter, warmstart = torch.maximum(niter, d.solver_niter), d.qacc
@@ -210,10 +235,12 @@ def _runge_kutta(m: Model, d: Data, derived: bool) -> Data:
     return replace(d, qacc=qacc)
 
 
-def step(m: Model, d: Data, *, derived: bool = True) -> Data:
+def step(m: Model, d: Data, *, derived: bool = True, keep: tuple[str, ...] = ()) -> Data:
     """Advance every world by one physics step (mj_step).
 
-    Without `derived`, only the state, qacc, sensordata and solver_niter of the result count; what
-    else is in it may be left out. A compiled program is smaller that way.
+    Without `derived`, only the state, qacc, sensordata, solver_niter and the fields named by `keep`
+    of the result count; what else is in it may be left out. A compiled program is smaller that way.
+    The fields of `forces` are in the result only if they are named.
     """
-    return _runge_kutta(m, d, derived) if m.opt.integrator == "rk4" else _semi_implicit(m, d)
+    run = partial(_runge_kutta, derived=derived) if m.opt.integrator == "rk4" else _semi_implicit
+    return run(m, d, keep=keep)

@@ -204,6 +204,11 @@ class Data:
     solver_niter: Tensor = tensor("W", dtype="int", stage="acceleration")
     sensordata: Tensor = tensor("W", "nsensordata", stage="acceleration")
 
+    # forces on bodies, which no other stage needs
+    cacc: Tensor = tensor("W", "nbody", 6, stage="forces")
+    cfrc_ext: Tensor = tensor("W", "nbody", 6, stage="forces")
+    cfrc_int: Tensor = tensor("W", "nbody", 6, stage="forces")
+
 
 STATE = tuple(f.name for f in fields(Data) if f.metadata["stage"] == "state")
 INPUTS = tuple(f.name for f in fields(Data) if f.metadata["stage"] == "input")

@@ -113,7 +113,7 @@ def sensor(m: Model, d: Data) -> Data:
     if not t.groups or "sensor" in m.opt.disable:
         zero = d.qpos.new_zeros(m.nsensordata, d.qpos.shape[0]).mT
         return replace(d, sensordata=zero)
-    cacc = _body_acceleration(m, d) if t.acceleration else None
+    cacc = body_acceleration(m, d) if t.acceleration else None
     parts = []
     for group in t.groups:
         if group.kind in _ACCELERATIONS:
@@ -232,7 +232,7 @@ def _subtree_angmom(m: Model, d: Data, g: SensorGroup) -> Tensor:
     return (about_origin - cross(d.subtree_com, total * com_vel))[:, g.index]
 
 
-def _body_acceleration(m: Model, d: Data) -> Tensor:
+def body_acceleration(m: Model, d: Data) -> Tensor:
     """Spatial acceleration about the tree's com, gravity as an upward one; (W, nbody, 6)."""
     joint = d.cdof_dot * d.qvel.unsqueeze(-1) + d.cdof * d.qacc.unsqueeze(-1)
     cacc = m.tree.moves @ joint
