@@ -74,8 +74,15 @@ class Compiled:
         self.width: int = meta["width"]
         self.threads = threads or default_threads()
         self._scratch = [aligned(meta["slots"], self.width) for _ in range(self.threads)]
+        self._places = [s.ctypes.data for s in self._scratch]
         self._busy = threading.Lock()
         self._report = report
+        self._readers = [
+            structure.reader(p) if not self._is_folded(i) else _skip(_leaf_count(p))
+            for i, p in enumerate(parts)
+        ]
+        self._build = structure.builder(self._output)
+        self._plans: dict[int, _Plan] = {}
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Run every world; returns fresh tensors, or fills and returns `out`.
@@ -89,7 +96,38 @@ class Compiled:
         Raises:
             ValueError: for inputs of another structure, shape or number of worlds.
         """
+        if out is None:
+            results = self._direct(inputs)
+            if results is not None:
+                return self._build(iter(results))
         return self.bind(*inputs, out=out)()
+
+    def _direct(self, inputs: Sequence[Any]) -> list[Tensor] | None:
+        """The common case, kept short: all inputs as they should be, fresh results."""
+        leaves: list[Tensor] = []
+        try:
+            for read, x in zip(self._readers, inputs, strict=True):
+                read(x, leaves)
+        except ValueError:
+            return None
+        worlds = leaves[self._inputs[0].index].shape[0] if self._inputs else 1
+        plan = self._plans.get(worlds)
+        if plan is None:
+            if len(self._plans) > 16:
+                self._plans.clear()
+            plan = self._plans[worlds] = _Plan(self._inputs, self._live, self._outputs, worlds)
+        addresses = np.empty(self._count + len(self._outputs), np.uint64)
+        for index, size in plan.sizes:
+            if leaves[index].shape != size or not leaves[index].is_cpu:
+                return None
+        for index, dtype, strides in plan.reads:
+            t = leaves[index]
+            if t.dtype is not dtype or t.stride() != strides:
+                return None
+            addresses[index] = t.data_ptr()
+        results, addresses[self._count :] = plan.allocate()
+        self._run(addresses, worlds)
+        return results
 
     def bind(self, *inputs: Any, out: Any = None) -> Callable[[], Any]:
         """Check and lay out the arguments once; the returned function runs them again and again.
@@ -119,7 +157,7 @@ class Compiled:
                 unstaged.append((t, target))
             kept.append(target)
             addresses[self._count + leaf.index] = target.data_ptr()
-        tree = out if out is not None else structure.unflatten(self._output, iter(results))
+        tree = out if out is not None else self._build(iter(results))
 
         def run() -> Any:
             for buffer, t in staged:
@@ -139,11 +177,10 @@ class Compiled:
         blocks = -(-worlds // self.width)
         threads = min(self.threads, blocks)
         with self._busy:
+            places, drive = self._places, self._code.drive
             if threads == 1:
-                self._code.drive(arrays, self._scratch[0].ctypes.data, following, worlds)
+                drive(arrays, places[0], following, worlds)
                 return
-            places = [s.ctypes.data for s in self._scratch[:threads]]
-            drive = self._code.drive
             pool(self.threads).run(lambda k: drive(arrays, places[k], following, worlds), threads)
 
     def report(self) -> dict[str, Any]:
@@ -156,16 +193,20 @@ class Compiled:
         if len(inputs) != len(self._parts):
             raise ValueError(f"expected {len(self._parts)} arguments, received {len(inputs)}")
         leaves: list[Tensor] = []
-        folded = {i for i in range(self._count)} - {leaf.index for leaf in self._inputs}
         for i, (value, part) in enumerate(zip(inputs, self._parts, strict=True)):
-            start, n = len(leaves), _leaf_count(part)
-            if n and folded.issuperset(range(start, start + n)):
-                leaves.extend([torch.empty(0)] * n)
+            if self._is_folded(i):
+                leaves.extend([torch.empty(0)] * _leaf_count(part))
                 continue
             found = structure.flatten(value, leaves)
             if not structure.same(found, part):
                 raise ValueError(f"argument {i} is not nested as the example it was compiled for")
         return leaves
+
+    def _is_folded(self, argument: int) -> bool:
+        """Whether the values of an argument are part of the code."""
+        start = sum(_leaf_count(p) for p in self._parts[:argument])
+        own = set(range(start, start + _leaf_count(self._parts[argument])))
+        return bool(own) and own.isdisjoint(leaf.index for leaf in self._inputs)
 
     def _worlds(self, leaves: list[Tensor]) -> int:
         worlds = None
@@ -200,6 +241,39 @@ class Compiled:
                     f"expected {(worlds, *leaf.shape)}"
                 )
         return results
+
+
+class _Plan:
+    """What inputs and results of one number of worlds look like in memory."""
+
+    def __init__(
+        self, inputs: list[Leaf], live: list[Leaf], outputs: list[Leaf], worlds: int
+    ) -> None:
+        self.sizes = [(leaf.index, torch.Size((worlds, *leaf.shape))) for leaf in inputs]
+        self.reads = [(leaf.index, leaf.torch_dtype, leaf.empty(worlds).stride()) for leaf in live]
+        self.totals: dict[torch.dtype, int] = {}
+        self.views: list[tuple[torch.dtype, Any, Any, int, int]] = []
+        for leaf in outputs:
+            t = leaf.empty(worlds)
+            start = self.totals.get(t.dtype, 0)
+            self.totals[t.dtype] = start + t.numel()
+            self.views.append((t.dtype, t.shape, t.stride(), start, start * t.element_size()))
+
+    def allocate(self) -> tuple[list[Tensor], list[int]]:
+        """Fresh results, all those of one dtype in one allocation, and their addresses."""
+        whole = {dtype: torch.empty(n, dtype=dtype) for dtype, n in self.totals.items()}
+        base = {dtype: t.data_ptr() for dtype, t in whole.items()}
+        results, addresses = [], []
+        for dtype, size, strides, start, offset in self.views:
+            results.append(whole[dtype].as_strided(size, strides, start))
+            addresses.append(base[dtype] + offset)
+        return results, addresses
+
+
+def _skip(count: int) -> Callable[[Any, list[Tensor]], None]:
+    """A reader for an argument whose values are folded."""
+    nothing = [torch.empty(0)] * count
+    return lambda _, leaves: leaves.extend(nothing)
 
 
 def _leaf_count(part: structure.Structure) -> int:

@@ -6,8 +6,9 @@ A structure is plain JSON, so that a cached program can rebuild its outputs with
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 from torch import Tensor
@@ -45,21 +46,77 @@ def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
+class Mismatch(ValueError):
+    """A value that is not nested as its structure says."""
+
+
+def reader(structure: Structure) -> Callable[[Any, list[Tensor]], None]:
+    """`flatten` for values of one structure: appends their tensors, or raises Mismatch."""
+    kind, items = structure["kind"], structure.get("items", [])
+    if kind == "leaf":
+        return _read_leaf
+    if kind == "static":
+        expected = structure["value"]
+
+        def read_static(x: Any, leaves: list[Tensor]) -> None:
+            if x != expected:
+                raise Mismatch
+
+        return read_static
+    if kind == "opaque":
+        return lambda x, leaves: None
+    names = [key for key, _ in items]
+    parts = [reader(part) for _, part in items]
+    cls = {"tuple": tuple, "list": list, "dict": dict}.get(kind) or _class(structure["class"])
+    of: Callable[[Any], Any] = lambda x: x  # noqa: E731
+    if kind == "dict":
+        of = lambda x: [x[name] for name in names] if list(x) == names else ()  # noqa: E731
+    elif kind == "dataclass":
+        of = lambda x: [getattr(x, name) for name in names]  # noqa: E731
+
+    def read(x: Any, leaves: list[Tensor]) -> None:
+        if type(x) is not cls:
+            raise Mismatch
+        values = of(x)
+        if len(values) != len(parts):
+            raise Mismatch
+        for part, value in zip(parts, values, strict=True):
+            part(value, leaves)
+
+    return read
+
+
+def _read_leaf(x: Any, leaves: list[Tensor]) -> None:
+    if not isinstance(x, Tensor):
+        raise Mismatch
+    leaves.append(x)
+
+
+def builder(structure: Structure) -> Callable[[Iterator[Any]], Any]:
+    """`unflatten` for one structure."""
+    kind, items = structure["kind"], structure.get("items", [])
+    if kind == "leaf":
+        return next
+    if kind in ("static", "opaque"):
+        fixed = structure["value" if kind == "static" else "object"]
+        return lambda leaves: fixed
+    parts = [builder(part) for _, part in items]
+    names = [key for key, _ in items]
+    if kind in ("tuple", "list"):
+        cls: Any = tuple if kind == "tuple" else list
+        if all(part["kind"] == "leaf" for _, part in items):
+            return lambda leaves: cls(islice(leaves, len(parts)))
+        return lambda leaves: cls([part(leaves) for part in parts])
+    pairs = list(zip(names, parts, strict=True))
+    if kind == "dict":
+        return lambda leaves: {name: part(leaves) for name, part in pairs}
+    cls = _class(structure["class"])
+    return lambda leaves: cls(**{name: part(leaves) for name, part in pairs})
+
+
 def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     """The inverse of `flatten`."""
-    kind = structure["kind"]
-    if kind == "leaf":
-        return next(leaves)
-    if kind == "static":
-        return structure["value"]
-    if kind == "opaque":
-        return structure["object"]
-    items = {key: unflatten(part, leaves) for key, part in structure["items"]}
-    if kind == "dict":
-        return items
-    if kind in ("tuple", "list"):
-        return tuple(items.values()) if kind == "tuple" else list(items.values())
-    return _class(structure["class"])(**items)
+    return builder(structure)(leaves)
 
 
 def _class(path: str) -> Any:
