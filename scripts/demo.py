@@ -25,7 +25,7 @@ OUT = Path(__file__).parent.parent / "out"
 def main() -> None:
     """Step GripperLift-v0 and HalfCheetah-v5, print what came out, and draw both into out/."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--worlds", type=int, default=256, help="environments at once (default 256)")
+    parser.add_argument("--worlds", type=int, default=256, help="number of worlds (default 256)")
     parser.add_argument("--steps", type=int, default=60, help="control steps (default 60)")
     parser.add_argument("--device", default=None, help="torch device (default: the library's)")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the pictures")
