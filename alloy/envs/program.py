@@ -72,13 +72,17 @@ def zero_where(mask: Tensor, values: dict[str, Tensor]) -> dict[str, Tensor]:
 class Physics:
     """What a program needs of a simulator, as functions of tensors."""
 
-    def __init__(self, sim: Simulator, *, traced: bool = False) -> None:
+    def __init__(self, sim: Simulator, keep: Sequence[str] = (), *, traced: bool = False) -> None:
         """Take the parts of a simulator that never change; its state stays its own.
 
-        With `traced`, the physics is `guarded_step` itself, for an engine to compile with the rest.
+        Args:
+            sim: the simulator.
+            keep: derived fields of Data to hand out as the last physics step leaves them.
+            traced: let the physics be `guarded_step` itself, for an engine to compile with the
+                rest. What nobody reads is then not computed, let alone stored.
         """
+        self.keep, self._traced = tuple(keep), traced
         self.names, self.substeps, self.dt = sim._names, sim.substeps, sim.dt
-        # what nobody reads of a traced step is not computed, let alone stored
         self._step = partial(guarded_step, derived=False) if traced else sim._engine.step
         self._start = {name: getattr(sim._start, name)[:1] for name in HELD}
         self._nominal = sim._nominal
@@ -116,9 +120,12 @@ class Physics:
         model = self._drawn(Draw(seed, number))
         return {name: getattr(model, name) for name in self.varied}
 
-    def advance(self, state: EnvState, data: Data) -> tuple[Data, Guard]:
-        """One control step from `data` of every world that is not invalid."""
-        return self._step(self.model(state.fields), data, state.guard, self.substeps)
+    def advance(self, state: EnvState, data: Data) -> tuple[Data, Guard, dict[str, Tensor]]:
+        """One control step of every valid world from `data`; health, and what is kept of it."""
+        model = self.model(state.fields)
+        data, guard = self._step(model, data, state.guard, self.substeps, keep=self.keep)
+        last = {name: getattr(data, name) for name in self.keep}
+        return replace(data, **dict.fromkeys(last)) if self._traced else data, guard, last
 
 
 class Program:
@@ -131,9 +138,11 @@ class Program:
         if autoreset not in AUTORESET:
             raise ValueError(f"autoreset must be one of {list(AUTORESET)}, not {autoreset!r}")
         self.physics, self.actions, self.autoreset = physics, actions, autoreset
-        self.task = BoundTask(task, self.view(self._begun(worlds)))
+        start = self._begun(worlds)
+        self.task = BoundTask(task, self.view(start))
+        self.restart(start, start.episode.ended)
 
-    def view(self, state: EnvState, previous: Data | None = None) -> EnvView:
+    def view(self, state: EnvState, previous: EnvState | None = None) -> EnvView:
         """The state as a task's functions see it."""
         return EnvView(
             self.physics.names,
@@ -180,6 +189,8 @@ class Program:
         new = self._begun(worlds, ep.seed if seed is None else seed, number)
         view = self.view(new)
         self.task.begin(view, Rng(new.episode.seed, number, view.qpos.dtype))
+        last = self.task.start_last(view)
+        view.leave(last)
         memory = self.task.start_memory(view)
         begun = view.at("state")
         return EnvState(
@@ -187,6 +198,7 @@ class Program:
             Guard(**_select_fields(mask, new.guard, state.guard, Guard._fields)),
             Episode(
                 memory=select_all(mask, memory, ep.memory or memory),
+                last=select_all(mask, last, ep.last or last),
                 **_select_fields(mask, new.episode, ep, COUNTERS),
             ),
             select_all(mask, new.fields, state.fields),
@@ -212,7 +224,7 @@ class Program:
         ctrl = self.actions.ctrl(action, before.ctrl)
         # not a number in, so that the guard counts it; the last targets stay as they were
         spoilt = select(bad, torch.full_like(ctrl, torch.nan), ctrl)
-        after, guard = self.physics.advance(state, replace(before, ctrl=spoilt))
+        after, guard, last = self.physics.advance(state, replace(before, ctrl=spoilt))
         after = replace(after, ctrl=select(bad, before.ctrl, after.ctrl))
         invalid = guard.invalid
         ep = replace(
@@ -220,8 +232,9 @@ class Program:
             steps=ep.steps + 1,
             action=action,
             last_action=select(ep.steps == 0, action, ep.action),
+            last=last,
         )
-        view = self.view(EnvState(after, guard, ep, state.fields), previous=before)
+        view = self.view(EnvState(after, guard, ep, state.fields), previous=state)
         verdict = self.task.judge(view)
         task = self.task.task
         success = verdict.success & ~invalid

@@ -14,11 +14,19 @@ from alloy.envs.actions_spec import ActionTerm
 from alloy.envs.checks import Check, Memory, Operand, as_check, valid
 from alloy.envs.observations import Observations, Spec
 from alloy.envs.resets import ResetTerm, Rng
+from alloy.physics.forward import FORCES
+from alloy.physics.model import INPUTS, STATE, Data, tensor_fields
 
 if TYPE_CHECKING:
     from alloy.envs.view import EnvView
 
 InfoTerm = Callable[["EnvView"], Tensor]
+
+DERIVED = tuple(
+    f.name
+    for f in tensor_fields(Data)
+    if f.name not in (*STATE, *INPUTS) and f.metadata["dtype"] == "float"
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,10 @@ class Task:
         info: further functions of the view to report, by name, each [W] or [W, k].
         reset_info: names of `info` that a reset reports too.
         end_on_success: whether success ends the episode.
+        after_step: derived fields of Data, such as "xpos" or "cfrc_ext", that terms read with
+            `sim.last(name)` as the last physics step left them, which is before its integration:
+            what mjData holds after mj_step. Everything else that terms read follows from the state
+            after the step.
     """
 
     obs: Spec
@@ -50,6 +62,7 @@ class Task:
     info: Mapping[str, InfoTerm] = field(default_factory=dict)
     reset_info: Sequence[str] = ()
     end_on_success: bool = True
+    after_step: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a task, by name."""
@@ -68,6 +81,9 @@ class Task:
                     f"not {term!r}"
                 )
             as_check(term[1], f"reward {name!r}")
+        for name in self.after_step:
+            if name not in DERIVED:
+                raise ValueError(f"after_step names {name!r}; it may name {[*DERIVED]}")
         for name in self.reset_info:
             if name not in self.info:
                 raise ValueError(f"reset_info names {name!r}, which is not in info: {[*self.info]}")
@@ -96,6 +112,7 @@ class BoundTask:
         self.failure = as_check(task.failure, "failure") if task.failure is not None else None
         self.resets = (task.reset,) if callable(task.reset) else tuple(task.reset)
         self._memories = self._collect()
+        sim.leave(self.start_last(sim))
         sim.remember(self.start_memory(sim))
         self.observe = Observations(task.obs, sim)
         self.judge(sim)
@@ -110,6 +127,17 @@ class BoundTask:
     def start_memory(self, sim: EnvView) -> dict[str, Tensor]:
         """What the checks remember of the state an episode begins with."""
         return {key: m.start(sim).clone() for key, m in self._memories.items()}
+
+    def start_last(self, sim: EnvView) -> dict[str, Tensor]:
+        """The fields of `after_step` where an episode begins: those of a forward pass on its state.
+
+        Forces on bodies, which mj_forward does not compute, are zero.
+        """
+        zero = (*sim.qpos.shape[:1], sim.model.nbody, 6)
+        return {
+            name: sim.qpos.new_zeros(zero) if name in FORCES else sim.get(name)
+            for name in self.task.after_step
+        }
 
     def begin(self, sim: EnvView, rng: Rng) -> dict[str, Tensor]:
         """What the reset terms change of the state in `sim`, by field of Data."""

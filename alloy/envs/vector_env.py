@@ -103,7 +103,9 @@ class VectorEnv(gym.vector.VectorEnv):
         )
         self.task = task
         actions = bind_actions(task.actions, self.sim)
-        self.program = Program(Physics(self.sim), task, actions, autoreset, self.num_envs)
+        self.program = Program(
+            Physics(self.sim, task.after_step), task, actions, autoreset, self.num_envs
+        )
         self._episode: Any = None
         self._seed = None if seed is None else world_seeds(seed, self.num_envs, self.sim.device)
         self._step: StepFunction | None = None  # made with the first step
@@ -261,7 +263,7 @@ class VectorEnv(gym.vector.VectorEnv):
         """The whole step in one call of the engine, where it offers that; else torch, eagerly."""
         fuse = getattr(self.sim._engine, "fuse", None)
         if fuse is not None:
-            physics = Physics(self.sim, traced=True)
+            physics = Physics(self.sim, self.task.after_step, traced=True)
             program = Program(
                 physics, self.task, self.program.actions, self.autoreset, self.num_envs
             )

@@ -29,9 +29,10 @@ class Episode:
     last_action: Tensor  # [W, A] the one before
     ended: Tensor  # [W] bool, over and not yet reset
     memory: dict[str, Tensor] = field(default_factory=dict)  # what checks remember, [W, ...]
+    last: dict[str, Tensor] = field(default_factory=dict)  # what the task keeps of a step
 
 
-COUNTERS = tuple(f.name for f in fields(Episode) if f.name != "memory")
+COUNTERS = tuple(f.name for f in fields(Episode) if f.name not in ("memory", "last"))
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class EnvView(View):
         data: Data,
         episode: Episode,
         *,
-        previous: Data | None = None,
+        previous: EnvState | None = None,
         dt: float,
     ) -> None:
         """Look at `data` in an episode; `previous` is the state before the control step."""
@@ -82,10 +83,25 @@ class EnvView(View):
         return self.episode.steps
 
     @property
-    def previous(self) -> View:
+    def previous(self) -> EnvView:
         """The worlds as they were before this control step; at the start, as they are."""
-        before = self._before if self._before is not None else self.at("state")
-        return View(self._names, self._model, before)
+        before = self._before
+        data = self.at("state") if before is None else before.data
+        episode = self.episode if before is None else before.episode
+        return EnvView(self._names, self._model, data, episode, dt=self.dt)
+
+    def last(self, field: str) -> Tensor:
+        """A field of Data as the last physics step left it, [W, ...]; see `Task.after_step`.
+
+        Raises:
+            KeyError: the task does not keep that field.
+        """
+        if field not in self.episode.last:
+            raise KeyError(
+                f"the task keeps {[*self.episode.last]} of the last physics step, not {field!r}; "
+                f"name it in Task(after_step=[...])"
+            )
+        return self.episode.last[field]
 
     def memory(self, key: str) -> Tensor:
         """What a check has asked to be remembered of this episode, [W, ...]."""
@@ -94,6 +110,10 @@ class EnvView(View):
     def remember(self, memory: dict[str, Tensor]) -> None:
         """Take the memory as it is after this step."""
         self.episode = replace(self.episode, memory=memory)
+
+    def leave(self, last: dict[str, Tensor]) -> None:
+        """Take what the last physics step left."""
+        self.episode = replace(self.episode, last=last)
 
     def change(self, update: dict[str, Any]) -> None:
         """Look at a state that differs in some fields."""

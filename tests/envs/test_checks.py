@@ -39,7 +39,7 @@ def view(worlds=2):
     env.sim.qpos[1, 7] = 0.95
     env.sim.qvel[1, :3] = torch.tensor([3.0, -4.0, 0.0])
     state = env._state()
-    return env.program.view(state, previous=state.data)
+    return env.program.view(state, previous=state)
 
 
 def values(check):
