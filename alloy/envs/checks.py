@@ -190,10 +190,9 @@ def position(sim: EnvView, point: Point) -> Tensor:
     """World position, [W, 3]: of a body, entity, site or geom by name, or of a fixed point."""
     if isinstance(point, str):
         return sim.frame(point).pos
-    fixed = torch.as_tensor(point, dtype=sim.qpos.dtype, device=sim.qpos.device)
-    if fixed.shape != (3,):
+    if len(point) != 3:
         raise ValueError(f"a point must be a name or three numbers, not {point!r}")
-    return fixed.expand(sim.num_worlds, 3)
+    return torch.stack([torch.full_like(sim.time, float(x)) for x in point], -1)
 
 
 def height(body: str) -> Check:

@@ -78,17 +78,17 @@ def pose(
         z: see x.
         yaw: lowest and highest turn about the vertical, rad.
     """
-    low, high = zip(x, y, z, yaw, strict=True)
 
     def term(sim: EnvView, rng: Rng) -> dict[str, Tensor]:
         start = sim.free_joint(body).qpos.start
         q = sim.qpos
-        bounds = torch.tensor([low, high], dtype=q.dtype, device=q.device)
-        drawn = bounds[0] + (bounds[1] - bounds[0]) * rng.uniform(n=4)
-        half = 0.5 * drawn[:, 3:]
+        draws = rng.uniform(n=4).split(1, -1)
+        spans = zip((x, y, z, yaw), draws, strict=True)
+        dx, dy, dz, turned = (low + (high - low) * u for (low, high), u in spans)
+        shift, half = torch.cat([dx, dy, dz], -1), 0.5 * turned
         zero = torch.zeros_like(half)
         turn = torch.cat([torch.cos(half), zero, zero, torch.sin(half)], -1)
-        pos = q[:, start : start + 3] + drawn[:, :3]
+        pos = q[:, start : start + 3] + shift
         quat = math.quat_mul(turn, q[:, start + 3 : start + 7])
         return {"qpos": torch.cat([q[:, :start], pos, quat, q[:, start + 7 :]], -1)}
 
@@ -100,9 +100,13 @@ def joints_uniform(entity: str, scale: float) -> ResetTerm:
 
     def term(sim: EnvView, rng: Rng) -> dict[str, Tensor]:
         q = sim.qpos
-        scalar = [j.qpos.start for j in sim.joints_of(entity) if j.kind in ("slide", "hinge")]
-        chosen = torch.zeros(q.shape[-1], dtype=q.dtype, device=q.device)
-        chosen[scalar] = scale
-        return {"qpos": q + chosen * rng.uniform(-1.0, 1.0, q.shape[-1])}
+        places = [sim.where(j) for j in sim.joints_of(entity)]
+        scalar = {p.qpos.start for p in places if p.kind in ("slide", "hinge")}
+        if not scalar:
+            raise ValueError(f"{entity!r} has no slide or hinge joint, so joints_uniform is idle")
+        noise = rng.uniform(-scale, scale, len(scalar)).unbind(-1)
+        column = dict(zip(sorted(scalar), noise, strict=True))
+        moved = [q[:, i] + column[i] if i in column else q[:, i] for i in range(q.shape[-1])]
+        return {"qpos": torch.stack(moved, -1)}
 
     return term
