@@ -116,13 +116,21 @@ def constants(m: Model) -> Model:
     width, flat = width.clamp(min=math.MINVAL), width <= math.MINVAL
     mean = 0.5 * (dmin + dmax)
     dmin, dmax = torch.where(flat, mean, dmin), torch.where(flat, mean, dmax)
-    imp = torch.stack([dmin, dmax, width, mid, power.clamp(min=1)], -1)
+    power = power.clamp(min=1)
+    rise, fall = (dmax - dmin) / mid ** (power - 1), (dmax - dmin) / (1 - mid) ** (power - 1)
+    imp = torch.stack([dmin, dmax, 1 / width, mid, rise, fall, power], -1)
     diag = _row_scale(m, _unit_diag(m))
     unit = m.efc.row_unit
     row_k, row_b = (k, b) if unit is None else (k[:, unit], b[:, unit])
     if m.efc.row_normal is not None:
         row_k = row_k * m.efc.row_normal
-    m = replace(m, efc_k=row_k, efc_b=row_b, efc_diag=diag, efc_imp=imp)
+    no_margin = torch.zeros_like(imp[:, : m.nunit - m.efc.nl - m.ncon, 0])
+    margin = [no_margin, m.jnt_margin[:, limit_joints] if m.efc.nl else no_margin[:, :0]]
+    margin = torch.cat(_same_worlds([*margin, m.con_margin]), 1)
+    bounds = m.jnt_range[:, limit_joints[: m.nlimit]] if m.nlimit else m.jnt_range[:, :0]
+    m = replace(
+        m, efc_k=row_k, efc_b=row_b, efc_diag=diag, efc_imp=imp, efc_margin=margin, efc_range=bounds
+    )
     return _friction_reference(m) if m.efc.has_solreffriction else m
 
 
@@ -191,18 +199,18 @@ _EQUALITY = {"connect": _equality_connect, "weld": _equality_weld, "joint": _equ
 
 
 def _limits(m: Model, d: Data) -> tuple[Tensor, Tensor]:
-    """Jacobian (W, nl, nv) and distance less margin (W, nl) of the joint limits."""
+    """Jacobian (W, nl, nv) and distance (W, nl) of the joint limits."""
     lay = m.efc
     jacs, dists = [], []
-    n = lay.nl - lay.n_ball_limits
-    if n:
+    if m.nlimit:
         q = d.qpos[:, lay.limit_qpos]
-        low, high = m.jnt_range[:, lay.limit_joints[:n]].unbind(-1)
+        low, high = m.efc_range.unbind(-1)
         below, above = q - low, high - q
-        nearer = torch.where(below < above, 1.0, -1.0).to(q.dtype)
-        side = torch.where(lay.limit_side == 0, nearer, lay.limit_side)
-        jacs.append(side.unsqueeze(-1) * lay.limit_dofs)
-        dists.append(torch.where(side > 0, below, above))
+        is_low = below < above
+        if lay.limit_side is not None:
+            is_low = (lay.limit_side > 0) | ((lay.limit_side == 0) & is_low)
+        jacs.append(torch.where(is_low.unsqueeze(-1), lay.limit_dofs, lay.limit_dofs_high))
+        dists.append(torch.where(is_low, below, above))
     if lay.n_ball_limits:
         q = math.quat_normalize(d.qpos[:, lay.ball_qpos])
         axis, norm = math.normalize(q[..., 1:])
@@ -210,38 +218,48 @@ def _limits(m: Model, d: Data) -> tuple[Tensor, Tensor]:
         wrapped = torch.where(angle > torch.pi, angle - 2 * torch.pi, angle)
         axis = axis * torch.where(wrapped < 0, -1.0, 1.0).unsqueeze(-1)
         jacs.append(-(axis.unsqueeze(-2) @ lay.ball_dofs).squeeze(-2))
-        dists.append(m.jnt_range[:, lay.limit_joints[n:]].amax(-1) - wrapped.abs())
-    jac, dist = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (jacs, dists))
-    return jac, dist - m.jnt_margin[:, lay.limit_joints]
+        dists.append(m.jnt_range[:, lay.limit_joints[m.nlimit :]].amax(-1) - wrapped.abs())
+    return _joined(jacs), _joined(dists)
 
 
-def _contact_rows(m: Model, d: Data, active: Tensor) -> list[Tensor]:
-    """Base Jacobians (W, rows, nv) of the contacts by condim, zero where not active."""
-    con = m.derived["contact"]
-    lin = point_jacobian(m, d, d.contact_pos, con.move)
-    jac = d.contact_frame @ lin.transpose(-1, -2)  # (W, ncon, 3, nv)
-    if any(cone.dim > 3 for cone in m.efc.cones):
-        turn = d.cdof[:, None, :, :3] * con.move.unsqueeze(-1)
-        jac = torch.cat([jac, d.contact_frame @ turn.transpose(-1, -2)], -2)
-    jac = torch.where(active[..., None, None], jac, 0.0)
-    rows = [jac[:, m.efc.frictionless, 0]] if m.efc.n1 else []
-    for cone in m.efc.cones:
-        of_group = jac if cone.slots is None else jac[:, cone.slots]
-        rows.append(of_group[:, :, : cone.dim].flatten(1, 2))
-    return rows
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _contact_jacobian(m: Model, d: Data) -> Tensor:
+    """Base Jacobians (W, rows, nv) of the contacts in row order.
+
+    A row is a unit wrench at the contact, about the centre of mass of a moving side's tree, times
+    the motion axes of the dofs.
+    """
+    frame, jac = d.contact_frame, None
+    for side in m.efc.sides:
+        arm = d.contact_pos - d.subtree_com[:, side.root]
+        wrench = torch.cat([torch.linalg.cross(arm.unsqueeze(-2), frame, dim=-1), frame], -1)
+        if m.efc.wrenches == 6:
+            wrench = torch.cat([wrench, torch.nn.functional.pad(frame, (0, 3))], -2)
+        wrench = wrench.flatten(1, 2)
+        if m.efc.wrench_row is not None:
+            wrench = wrench[:, m.efc.wrench_row]
+        part = torch.bmm(wrench, d.cdof.mT) * side.move
+        jac = part if jac is None else jac + part
+    assert jac is not None
+    return jac
 
 
 def _impedance(m: Model, unit_pos: Tensor) -> Tensor:
-    """Impedance of every unit (W, nunit) at distance unit_pos, MuJoCo manual, solimp."""
-    dmin, dmax, width, mid, power = m.efc_imp.unbind(-1)
-    x = (unit_pos.abs() / width).clamp(max=1.0)
+    """Impedance of every unit (W, nunit) at distance unit_pos, MuJoCo manual, solimp.
+
+    It rises from dmin as rise * x^power up to mid, and then to dmax as fall * (1 - x)^power.
+    """
+    dmin, dmax, per_width, mid, rise, fall, power = m.efc_imp.unbind(-1)
+    x = (unit_pos.abs() * per_width).clamp(max=1.0)
     rest = 1 - x
     if m.efc.quadratic_imp:
-        rise, fall = x * x / mid, rest * rest / (1 - mid)
+        risen, falling = x * x, rest * rest
     else:
-        rise = x**power / mid ** (power - 1)
-        fall = rest**power / (1 - mid) ** (power - 1)
-    return dmin + torch.where(x <= mid, rise, 1 - fall) * (dmax - dmin)
+        risen, falling = x**power, rest**power
+    return torch.where(x <= mid, torch.addcmul(dmin, rise, risen), dmax - fall * falling)
 
 
 def rows(m: Model, d: Data) -> Data:
@@ -253,33 +271,30 @@ def rows(m: Model, d: Data) -> Data:
             d, efc_J=empty.unsqueeze(-1).expand(-1, -1, m.nv), efc_pos=empty, efc_kip=empty,
             efc_D=empty, efc_active=none,
         )  # fmt: skip
-    lay = m.efc
-    jac, unit_pos, unit_active, eq_pos = [], [], [], []
+    lay, zero = m.efc, math.constant_like(0.0, d.qpos)
+    jac, unit_pos, always, eq_pos = [], [], [], []
     for eq in lay.equalities:
         j, error = _EQUALITY[eq.kind](m, d, eq)
-        on = d.eq_active[:, eq.ids]
-        jac.append(torch.where(on[..., None, None], j, 0.0).flatten(1, 2))
+        jac.append(j.flatten(1, 2))
         unit_pos.append(error.abs().squeeze(-1) if eq.dim == 1 else math.safe_norm(error))
-        unit_active.append(on)
+        always.append(d.eq_active[:, eq.ids])
         eq_pos.append(error.flatten(1))
     if lay.nf:
-        ones = m.derived["friction_rows"].expand(d.qpos.shape[0], -1, -1)
-        jac.append(ones)
-        unit_pos.append(torch.zeros_like(ones[..., 0]))
-        unit_active.append(m.dof_frictionloss[:, lay.friction_dofs].expand_as(unit_pos[-1]) > 0)
+        jac.append(m.derived["friction_rows"].expand(d.qpos.shape[0], -1, -1))
+        unit_pos.append(torch.zeros_like(jac[-1][..., 0]))
+        always.append(m.dof_frictionloss[:, lay.friction_dofs].expand_as(unit_pos[-1]) > 0)
     if lay.nl:
         j, dist = _limits(m, d)
-        on = dist < 0
-        jac.append(torch.where(on.unsqueeze(-1), j, 0.0))
+        jac.append(j)
         unit_pos.append(dist)
-        unit_active.append(on)
     if m.ncon:
-        dist = d.contact_dist - m.con_margin
-        on = dist < 0
-        jac.extend(_contact_rows(m, d, on))
-        unit_pos.append(dist)
-        unit_active.append(on)
-    pos, active = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (unit_pos, unit_active))
+        jac.append(_contact_jacobian(m, d))
+        unit_pos.append(d.contact_dist)
+    pos = _joined(unit_pos) - m.efc_margin
+    if always:
+        active = torch.cat([*always, pos[:, m.nunit - lay.nl - m.ncon :] < 0], 1)
+    else:
+        active = pos < 0
     imp = _impedance(m, pos)
     if lay.row_unit is not None:
         pos, active, imp = (x[:, lay.row_unit] for x in (pos, active, imp))
@@ -290,10 +305,10 @@ def rows(m: Model, d: Data) -> Data:
     resist = ((1 - imp) / imp * m.efc_diag).clamp(min=math.MINVAL)
     return replace(
         d,
-        efc_J=jac[0] if len(jac) == 1 else torch.cat(jac, 1),
+        efc_J=torch.where(active.unsqueeze(-1), _joined(jac), zero),
         efc_pos=pos,
         efc_kip=m.efc_k * imp * pos,
-        efc_D=torch.where(active, 1 / resist, 0.0),
+        efc_D=torch.where(active, 1 / resist, zero),
         efc_active=active,
     )
 
@@ -339,8 +354,8 @@ def reference(m: Model, d: Data) -> Data:
     """Reference acceleration of every row (mj_referenceConstraint), zero where not active."""
     if not m.nefc:
         return replace(d, efc_aref=d.efc_D)
-    vel = (d.efc_J @ d.qvel.unsqueeze(-1)).squeeze(-1)
-    aref = -(m.efc_b * vel + d.efc_kip)
+    vel = torch.bmm(d.efc_J, d.qvel.unsqueeze(-1)).squeeze(-1)
+    aref = -torch.addcmul(d.efc_kip, m.efc_b, vel)
     if any(eq.kind != "joint" for eq in m.efc.equalities):
         cacc = m.tree.moves @ (d.cdof_dot * d.qvel.unsqueeze(-1))
         drifts = [
@@ -350,4 +365,4 @@ def reference(m: Model, d: Data) -> Data:
             for eq in m.efc.equalities
         ]
         aref = torch.cat([aref[:, : m.efc.ne] - torch.cat(drifts, 1), aref[:, m.efc.ne :]], 1)
-    return replace(d, efc_aref=torch.where(d.efc_active, aref, 0.0))
+    return replace(d, efc_aref=torch.where(d.efc_active, aref, math.constant_like(0.0, aref)))

@@ -128,7 +128,7 @@ def put_model(
     tree = make_tree(topo, nv, put)
     moves = tree.moves.cpu().double().numpy()
     contacts = io_layout.contacts(mj, put, moves)
-    layout, limit_dof = io_layout.rows(mj, put, moves, contacts.dim)
+    layout, limit_dof = io_layout.rows(mj, put, moves, contacts)
     derived: dict[str, Any] = {
         "start": _start(mj, put),
         "integrate": _integrate_tables(mj, put),
@@ -148,6 +148,27 @@ def put_model(
     }
     if layout.nf:
         derived["friction_rows"] = put(np.eye(nv)[mj.dof_frictionloss > 0])
+    sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
+    m = Model(
+        **{name: int(getattr(mj, name)) for name in sizes.split()},
+        ncon=len(contacts.dim),
+        nefc=layout.n_scalar + sum(c.n * c.dim for c in layout.cones),
+        nunit=layout.n_unit,
+        opt=_option(mj),
+        tree=tree,
+        pairs=contacts.groups,
+        efc=layout,
+        meaninertia=float(mj.stat.meaninertia),
+        derived=derived,
+        **_values(mj, put, contacts),
+    )
+    return constraint.constants(m)
+
+
+def _values(
+    mj: mujoco.MjModel, put: Callable[..., Tensor], contacts: io_layout.Contacts
+) -> dict[str, Tensor]:
+    """The tensor fields of the model, all but those that `constraint.constants` makes."""
     values: dict[str, Tensor] = {
         "gravity": put(mj.opt.gravity)[None],
         "wind": put(mj.opt.wind)[None],
@@ -161,27 +182,7 @@ def put_model(
         values[f.name] = put(value.astype(float))[None]
     values |= {name: put(value)[None] for name, value in contacts.params.items()}
     values |= {name: math.quat_to_mat(values[quat]) for name, quat in _MATRIX_OF.items()}
-    sizes = {
-        name: int(getattr(mj, name))
-        for name in (
-            "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
-        ).split()
-    }
-    ncon = len(contacts.dim)
-    m = Model(
-        **sizes,
-        ncon=ncon,
-        nefc=layout.n_scalar + sum(c.n * c.dim for c in layout.cones),
-        nunit=layout.n_unit,
-        opt=_option(mj),
-        tree=tree,
-        pairs=contacts.groups,
-        efc=layout,
-        meaninertia=float(mj.stat.meaninertia),
-        derived=derived,
-        **values,
-    )
-    return constraint.constants(m)
+    return values
 
 
 def put_data(m: Model, mj: mujoco.MjModel, mjd: mujoco.MjData) -> Data:

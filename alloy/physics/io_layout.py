@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,6 +14,7 @@ from alloy.ops.reference.collide import COLLIDERS
 from alloy.physics.layout import (
     ConeGroup,
     ConstraintLayout,
+    ContactSide,
     ContactTables,
     EqualityGroup,
     PairGroup,
@@ -66,7 +68,7 @@ def _ordered(mj: mujoco.MjModel, g1: int, g2: int, explicit: int) -> Pair:
 
 def enabled_pairs(mj: mujoco.MjModel) -> list[Pair]:
     """Every pair of geoms that may ever touch: explicit ones, then dynamic ones in geom order."""
-    if _disabled(mj, "CONSTRAINT", "CONTACT"):
+    if _disabled(mj, "CONSTRAINT", "CONTACT") or not mj.nv:
         return []
     pairs, seen = [], set()
     for k in range(mj.npair):
@@ -190,7 +192,7 @@ def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
 
 
 def _equalities(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> list[EqualityGroup]:
-    if _disabled(mj, "CONSTRAINT", "EQUALITY"):
+    if _disabled(mj, "CONSTRAINT", "EQUALITY") or not mj.nv:
         return []
     groups = []
     eye = np.vstack([np.eye(mj.nv), np.zeros((1, mj.nv))])
@@ -258,27 +260,82 @@ def _pyramid(
     return PyramidTables(*tables), len(normal)
 
 
+def _sides(
+    mj: mujoco.MjModel, put: Put, moves: np.ndarray, found: Contacts, row_slot: np.ndarray
+) -> tuple[ContactSide, ...]:
+    """The moving sides of the contacts; a second one only where a contact joins two trees."""
+    one, two = (x.cpu().numpy() for x in (found.tables.body1, found.tables.body2))
+    root, alone = mj.body_rootid.astype(int), moves.any(1)
+    joins = alone[one] & alone[two] & (root[one] != root[two])
+    first = (np.where(alone[two], root[two], root[one]), moves[two] - ~joins[:, None] * moves[one])
+    second = (np.where(joins, root[one], 0), -(joins[:, None] * moves[one]))
+    sides = (first, second) if joins.any() else (first,)
+    return tuple(ContactSide(put(r), put(0.0 + move[row_slot])) for r, move in sides)
+
+
+def _limits(mj: mujoco.MjModel, put: Put) -> tuple[dict[str, Any], np.ndarray]:
+    """Fields of ConstraintLayout about joint limits, and the dof (nl,) of each limit."""
+    scalar, ball = _limit_joints(mj)
+    eye = np.eye(mj.nv)
+    joints = np.array([j for j, _ in scalar], int)
+    side = np.array([float(s) for _, s in scalar])
+    ball_dofs = [eye[mj.jnt_dofadr[j] + np.arange(3)] for j in ball]
+    ball_qpos = [mj.jnt_qposadr[j] + np.arange(4) for j in ball]
+    every = np.concatenate([joints, np.array(ball, int)])
+    dofs = eye[mj.jnt_dofadr[joints]]
+    fields = {
+        "nl": len(every),
+        "n_ball_limits": len(ball),
+        "limit_joints": put(every) if len(every) else None,
+        "limit_side": put(side) if side.any() else None,
+        "limit_qpos": put(mj.jnt_qposadr[joints]) if scalar else None,
+        "limit_dofs": put(dofs) if scalar else None,
+        "limit_dofs_high": put(0.0 - dofs) if scalar else None,
+        "ball_qpos": put(np.array(ball_qpos, int)) if ball else None,
+        "ball_dofs": put(np.array(ball_dofs)) if ball else None,
+    }
+    return fields, mj.jnt_dofadr[every].astype(int)
+
+
+def _friction_loss(mj: mujoco.MjModel, put: Put, ne: int, faces: int) -> dict[str, Any]:
+    """Fields of ConstraintLayout about friction loss, and which faces are equalities."""
+    off = _disabled(mj, "CONSTRAINT", "FRICTIONLOSS")
+    dofs = np.array([], int) if off else np.flatnonzero(mj.dof_frictionloss > 0)
+    face = np.arange(faces)
+    is_loss = (face >= ne) & (face < ne + len(dofs))
+    place = np.zeros((mj.nv, faces))
+    place[dofs, face[is_loss]] = 1
+    some = len(dofs) > 0
+    return {
+        "face_top": put(np.where(face < ne, np.inf, 0.0)),
+        "is_loss": put(is_loss) if some else None,
+        "loss_place": put(place) if some else None,
+        "friction_dofs": put(dofs) if some else None,
+    }
+
+
+def _quadratic(mj: mujoco.MjModel, equalities: list[EqualityGroup], joints: Any) -> bool:
+    """Whether the impedance of every constraint has power 2."""
+    used = [mj.eq_solimp[g.ids.cpu().numpy()] for g in equalities]
+    used += [mj.dof_solimp[mj.dof_frictionloss > 0]]
+    used += [] if joints is None else [mj.jnt_solimp[joints.cpu().numpy()]]
+    powers = [u[:, 4] for u in used]
+    powers.append(np.array([_pair_params(mj, p)["solimp"][4] for p in enabled_pairs(mj)]))
+    return bool((np.concatenate(powers) == 2).all())
+
+
 def rows(
-    mj: mujoco.MjModel, put: Put, moves: np.ndarray, con_dim: tuple[int, ...]
+    mj: mujoco.MjModel, put: Put, moves: np.ndarray, found: Contacts
 ) -> tuple[ConstraintLayout, Tensor]:
     """The constraint layout and the dof (nl,) whose invweight0 each limit takes."""
-    nv = mj.nv
     equalities = _equalities(mj, put, moves)
+    limits, limit_dof = _limits(mj, put)
+    ne, nl = sum(g.n * g.dim for g in equalities), limits["nl"]
     no_friction = _disabled(mj, "CONSTRAINT", "FRICTIONLOSS")
-    friction = np.array([], int) if no_friction else np.flatnonzero(mj.dof_frictionloss > 0)
-    scalar, ball = _limit_joints(mj)
-    eye = np.eye(nv)
-    scalar_joint = np.array([j for j, _ in scalar], int)
-    ball_dofs = np.array([eye[mj.jnt_dofadr[j] + np.arange(3)] for j in ball]).reshape(
-        len(ball), 3, nv
-    )
-    ball_qpos = np.array([mj.jnt_qposadr[j] + np.arange(4) for j in ball], int).reshape(-1, 4)
-
-    ne = sum(g.n * g.dim for g in equalities)
-    nf, nl = len(friction), len(scalar) + len(ball)
-    dims = np.array(con_dim, int)
+    nf = 0 if no_friction else int((mj.dof_frictionloss > 0).sum())
+    dims = np.array(found.dim, int)
     frictionless = np.flatnonzero(dims == 1)
-    n1 = len(frictionless)
+    n_scalar = ne + nf + nl + len(frictionless)
     units: list[tuple[int, bool]] = []
     n_unit = 0
     for g in equalities:
@@ -287,7 +344,8 @@ def rows(
     units += [(n_unit + i, True) for i in range(nf + nl)]
     n_unit += nf + nl
     units += [(n_unit + int(slot), True) for slot in frictionless]
-    cones, cone_slots, start = [], [], ne + nf + nl + n1
+    wrench_rows = [(int(slot), 0) for slot in frictionless]  # slot, and force 0-2 or torque 3-5
+    cones, cone_slots, start = [], [], n_scalar
     for dim in (3, 4, 6):
         slots = np.flatnonzero(dims == dim)
         if not len(slots):
@@ -297,41 +355,24 @@ def rows(
         cone_slots.append(slots)
         start += dim * len(slots)
         units += [(n_unit + int(slot), k == 0) for slot in slots for k in range(dim)]
+        wrench_rows += [(int(slot), k) for slot in slots for k in range(dim)]
     row_unit, row_normal = _row_tables(units, cones, put)
-    pyramidal, pyramid, faces = mj.opt.cone == 0, None, ne + nf + nl + n1
+    pyramidal, pyramid, faces = mj.opt.cone == 0, None, n_scalar
     if pyramidal and cones:
-        pyramid, faces = _pyramid(cones, cone_slots, faces, put)
-    face = np.arange(faces)
-    is_loss = (face >= ne) & (face < ne + nf)
-    loss_place = np.zeros((nv, faces))
-    loss_place[friction, face[is_loss]] = 1
-    used = [mj.eq_solimp[g.ids.cpu().numpy()] for g in equalities]
-    used += [
-        mj.dof_solimp[friction],
-        mj.jnt_solimp[np.concatenate([scalar_joint, ball]).astype(int)],
-    ]
-    power = np.concatenate([u[:, 4] for u in used])
-    pair_power = [_pair_params(mj, p)["solimp"][4] for p in enabled_pairs(mj)]
-    explicit_ref = mj.pair_solreffriction.any() and mj.opt.cone == 1
+        pyramid, faces = _pyramid(cones, cone_slots, n_scalar, put)
+    wrenches = 6 if (dims > 3).any() else 3
+    slot_wrench = np.array(wrench_rows, int).reshape(-1, 2)
+    wrench_row = slot_wrench @ [wrenches, 1]
+    straight = np.array_equal(wrench_row, np.arange(wrenches * len(dims)))
     layout = ConstraintLayout(
-        equalities=tuple(equalities), ne=ne, nf=nf, nl=nl, n1=n1, cones=tuple(cones),
-        pyramidal=pyramidal, pyramid=pyramid,
-        face_top=put(np.where(face < ne, np.inf, 0.0)),
-        is_loss=put(is_loss) if nf else None,
-        loss_place=put(loss_place) if nf else None,
-        friction_dofs=put(friction) if nf else None,
-        limit_joints=put(np.concatenate([scalar_joint, np.array(ball, int)])) if nl else None,
-        limit_side=put(np.array([float(s) for _, s in scalar])) if scalar else None,
-        limit_qpos=put(mj.jnt_qposadr[scalar_joint]) if scalar else None,
-        limit_dofs=put(eye[mj.jnt_dofadr[scalar_joint]]) if scalar else None,
-        n_ball_limits=len(ball),
-        ball_qpos=put(ball_qpos) if ball else None,
-        ball_dofs=put(ball_dofs) if ball else None,
-        row_unit=row_unit, row_normal=row_normal,
-        frictionless=put(frictionless) if n1 else None,
+        equalities=tuple(equalities), ne=ne, nf=nf, n1=len(frictionless), cones=tuple(cones),
+        pyramidal=pyramidal, pyramid=pyramid, row_unit=row_unit, row_normal=row_normal,
+        frictionless=put(frictionless) if len(frictionless) else None,
+        sides=_sides(mj, put, moves, found, slot_wrench[:, 0]) if len(dims) else (),
+        wrenches=wrenches, wrench_row=None if straight else put(wrench_row),
         n_unit=n_unit + len(dims),
-        quadratic_imp=bool((np.concatenate([power, pair_power]) == 2).all()),
-        has_solreffriction=bool(explicit_ref),
+        quadratic_imp=_quadratic(mj, equalities, limits["limit_joints"]),
+        has_solreffriction=bool(mj.pair_solreffriction.any() and mj.opt.cone == 1),
+        **limits, **_friction_loss(mj, put, ne, faces),
     )  # fmt: skip
-    limit_dof = mj.jnt_dofadr[np.concatenate([scalar_joint, np.array(ball, int)])]
-    return layout, put(limit_dof.astype(int))
+    return layout, put(limit_dof)

@@ -66,6 +66,14 @@ class ContactTables:
 
 
 @dataclass(frozen=True)
+class ContactSide:
+    """One side of the contacts, whose dofs move about the centre of mass of one tree."""
+
+    root: Tensor  # (ncon,) root body of that tree
+    move: Tensor  # (rows, nv) by contact row: +1 and -1 where the dof moves geom2 or geom1
+
+
+@dataclass(frozen=True)
 class FreeBodies:
     """Trees that are one body on a free joint."""
 
@@ -103,10 +111,11 @@ class ConstraintLayout:
     is_loss: Tensor | None  # (faces,) bool, friction loss faces; None: there are none
     loss_place: Tensor | None  # (nv, faces) one-hot: the dof of each friction loss face
     friction_dofs: Tensor | None  # (nf,)
-    limit_joints: Tensor | None  # (nl,) hinges and slides first, then balls
-    limit_side: Tensor | None  # (nl scalar,) +1 lower, -1 upper, 0 whichever is nearer
+    limit_joints: Tensor | None  # (nl,) hinges and slides (nlimit), then balls
+    limit_side: Tensor | None  # (nlimit,) +1 lower, -1 upper, 0 the nearer one; None: all are 0
     limit_qpos: Tensor | None
-    limit_dofs: Tensor | None  # (nl scalar, nv) one-hot
+    limit_dofs: Tensor | None  # (nlimit, nv) one-hot: the Jacobian of lower limits
+    limit_dofs_high: Tensor | None  # minus that: of upper limits
     n_ball_limits: int
     ball_qpos: Tensor | None  # (n, 4)
     ball_dofs: Tensor | None  # (n, 3, nv) one-hot
@@ -115,6 +124,9 @@ class ConstraintLayout:
         Tensor | None
     )  # (nefc,) 1 where the row has stiffness, 0 on friction rows; None: all
     frictionless: Tensor | None  # (n1,) contact slots of condim 1
+    sides: tuple[ContactSide, ...]  # of the contacts; two where some contact joins two trees
+    wrenches: int  # unit wrenches of each contact: 3 forces, and 3 torques if a cone needs them
+    wrench_row: Tensor | None  # contact rows in row order, into (slot, wrench); None: the same
     n_unit: int
     quadratic_imp: bool  # every unit's impedance has power 2
     has_solreffriction: bool

@@ -69,6 +69,11 @@ class Model:
     meaninertia: float  # mjStatistic.meaninertia, scales the solver's tolerance
     derived: dict[str, Any] = field(default_factory=dict)  # static tables of the stages, by name
 
+    @property
+    def nlimit(self) -> int:
+        """Limits of hinges and slides."""
+        return self.efc.nl - self.efc.n_ball_limits
+
     gravity: Tensor = tensor("1|W", 3)
     wind: Tensor = tensor("1|W", 3)
     qpos0: Tensor = tensor("1|W", "nq")
@@ -130,7 +135,9 @@ class Model:
     efc_k: Tensor = tensor("1|W", "nefc")
     efc_b: Tensor = tensor("1|W", "nefc")
     efc_diag: Tensor = tensor("1|W", "nefc")
-    efc_imp: Tensor = tensor("1|W", "nunit", 5)
+    efc_imp: Tensor = tensor("1|W", "nunit", 7)  # see constraint._impedance
+    efc_margin: Tensor = tensor("1|W", "nunit")
+    efc_range: Tensor = tensor("1|W", "nlimit", 2)  # of hinge and slide limits
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,11 @@ def _dof_tables(topo: dict[str, np.ndarray], nv: int) -> dict[str, Any]:
         else:
             row[first:] = 0
             before[dof] = row
-    return {"subtree": subtree, "moves": moves, "m_lower": m_lower, "before": before}
+    return {
+        "subtree": subtree, "moves": moves, "moved_by": moves.T, "before": before,
+        "before_and_moves": np.vstack([before, moves]), "m_lower": m_lower,
+        "m_upper": np.tril(m_lower, -1).T,
+    }  # fmt: skip
 
 
 def _dof_axes(topo: dict[str, np.ndarray], nv: int) -> dict[str, np.ndarray]:
@@ -137,6 +141,38 @@ def _dof_axes(topo: dict[str, np.ndarray], nv: int) -> dict[str, np.ndarray]:
     return {"dof_axis": axis, "dof_is_rot": rot}
 
 
+def _levels(
+    links: list[_Link], order: list[int]
+) -> tuple[tuple[int, ...], list[np.ndarray | None]]:
+    """Links in each level, and each link's parent in the level above (None: see Tree)."""
+    levels: list[list[int]] = [[] for _ in range(max((x.level for x in links), default=0))]
+    for i in order:
+        levels[links[i].level - 1].append(i)
+    parents: list[np.ndarray | None] = []
+    for k, level in enumerate(levels):
+        above = {link: n for n, link in enumerate(levels[k - 1])} if k else {0: 0}
+        index = np.array([above[links[i].parent] for i in level])
+        one = len(above) == 1  # broadcasts over its children
+        same = len(index) == len(above) and (index == np.arange(len(index))).all()
+        parents.append(None if one or same else index)
+    return tuple(len(level) for level in levels), parents
+
+
+def _scalars(topo: dict[str, np.ndarray], joints: np.ndarray) -> dict[str, np.ndarray | None]:
+    """Fields of Tree about the hinges and slides among the joints."""
+    kinds = topo["jnt_type"]
+    place = np.searchsorted(joints, np.arange(len(kinds))).clip(0, max(len(joints) - 1, 0))
+    every, slide = len(joints) == len(kinds), (kinds[joints] == SLIDE).astype(float)
+    return {
+        "scalar_joint": None if every else joints,
+        "scalar_qpos": None if every else topo["jnt_qposadr"][joints],
+        "scalar_half": 0.5 * (1 - slide),
+        "scalar_slide": slide if slide.any() else None,
+        "joint_scalar": None if every else place,
+        "joint_is_slide": (kinds == SLIDE).astype(float)[:, None] if slide.any() else None,
+    }
+
+
 def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], Tensor]) -> Tree:
     """Build the constants of a topology.
 
@@ -149,16 +185,7 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
     links, last = _make_links(topo)
     order = sorted(range(1, len(links)), key=lambda i: (links[i].level, i))
     position = {0: 0} | {link: k + 1 for k, link in enumerate(order)}
-    levels: list[list[int]] = [[] for _ in range(max((x.level for x in links), default=0))]
-    for i in order:
-        levels[links[i].level - 1].append(i)
-    parents: list[np.ndarray | None] = []
-    for k, level in enumerate(levels):
-        above = {link: n for n, link in enumerate(levels[k - 1])} if k else {0: 0}
-        index = np.array([above[links[i].parent] for i in level])
-        one = k > 0 and len(levels[k - 1]) == 1  # broadcasts over its children
-        same = k > 0 and len(index) == len(levels[k - 1]) and (index == np.arange(len(index))).all()
-        parents.append(None if one or same or k == 0 else index)
+    level_size, level_parent = _levels(links, order)
 
     def kind(i: int) -> int:
         link = links[i]
@@ -173,43 +200,25 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
     qadr = topo["jnt_qposadr"]
     scalar = np.array([links[i].joint for i in groups[0]], int)
     span = lambda group, n: np.array([qadr[links[i].joint] + np.arange(n) for i in group], int)  # noqa: E731
-    joint_link = np.zeros(len(topo["jnt_type"]), int)
-    for i, link in enumerate(links):
-        if link.joint >= 0:
-            joint_link[link.joint] = position[i]
-    first = np.array(
-        [
-            links[i].parent == last[topo["body_parentid"][links[i].body]] and kind(i) not in (2, 3)
-            for i in order
-        ],
-        float,
-    )[:, None]
+    on_joint = {link.joint: position[i] for i, link in enumerate(links) if link.joint >= 0}
+    joint_link = np.array([on_joint[j] for j in sorted(on_joint)], int)
+    above = topo["body_parentid"]
+    starts = [links[i].parent == last[above[links[i].body]] and kind(i) not in (2, 3) for i in order]
+    first = np.array(starts, float)[:, None]
     identity = np.array([1.0, 0, 0, 0])
     link_joint = np.array([links[i].joint for i in order], int)
     turns = np.isin(topo["jnt_type"][link_joint], (HINGE, BALL)) if len(topo["jnt_type"]) else 0
-    slides = (topo["jnt_type"] == SLIDE).astype(float)[:, None]
-    is_slide = (topo["jnt_type"][scalar] == SLIDE).astype(float)
-    all_scalar = len(scalar) == len(topo["jnt_type"])
-    joint_scalar = np.searchsorted(scalar, np.arange(len(topo["jnt_type"])))
-    joint_scalar = joint_scalar.clip(0, max(len(scalar) - 1, 0))
     body_link = [position[i] for i in last]
-    tables = _dof_tables(topo, nv)
-    tables["m_upper"] = np.tril(tables["m_lower"], -1).T
-    tables["moved_by"] = tables["moves"].T
-    tables["before_and_moves"] = np.vstack([tables["before"], tables["moves"]])
     axes = _dof_axes(topo, nv)
+    tables = _dof_tables(topo, nv) | _scalars(topo, scalar)
     return Tree(
-        level_size=tuple(len(level) for level in levels),
-        level_parent=tuple(None if p is None else put(p) for p in parents),
+        level_size=level_size,
+        level_parent=tuple(None if p is None else put(p) for p in level_parent),
         link_body=put(np.array([links[i].body for i in order], int)),
         link_first=put(first),
         link_later=put((1 - first) * identity),
         link_joint=put(link_joint.clip(0)),
         link_turns=put(((link_joint >= 0) & turns).astype(float)[:, None]),
-        scalar_joint=None if all_scalar else put(scalar),
-        scalar_qpos=None if all_scalar else put(qadr[scalar]),
-        scalar_half=put(0.5 * (1 - is_slide)),
-        scalar_slide=put(is_slide) if is_slide.any() else None,
         ball_qpos=put(span(groups[1], 4)) if groups[1] else None,
         pose_qpos=put(span(groups[2], 7)) if groups[2] else None,
         mocap=put(topo["body_mocapid"][[links[i].body for i in groups[3]]]) if groups[3] else None,
@@ -217,13 +226,11 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
         n_fixed=len(groups[4]),
         joint_link=put(joint_link),
         body_and_joint_link=put(np.concatenate([body_link, joint_link]).astype(int)),
-        joint_scalar=None if all_scalar else put(joint_scalar),
-        joint_is_slide=put(slides) if slides.any() else None,
         joint_qpos=put(qadr.astype(int)),
         joint_has_anchor=put((topo["jnt_type"] != FREE).astype(float)[:, None]),
         has_offset=bool((np.abs(topo["jnt_pos"]) > 0).any()),
         has_quat=bool((topo["body_quat"] != identity).any()),
-        **{name: put(value) for name, value in tables.items()},
+        **{name: None if value is None else put(value) for name, value in tables.items()},
         body_root=put(topo["body_rootid"].astype(int)),
         dof_root=put(topo["body_rootid"][topo["dof_bodyid"]].astype(int)),
         dof_is_rot=put(axes["dof_is_rot"]),
