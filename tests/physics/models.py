@@ -9,7 +9,8 @@ JOINTS = """
     <body pos="0 .2 .1"><joint type="hinge" axis="1 1 0" pos="0 .1 0" ref=".3"/>
       <joint type="slide" axis="0 1 1"/><joint type="hinge" axis="0 0 1" pos=".1 0 0"/>
       <geom size=".06"/>
-      <body pos=".1 0 .1" quat="1 1 0 0"><geom size=".02"/><site pos=".1 0 0" euler="0 0 30"/></body>
+      <body pos=".1 0 .1" quat="1 1 0 0"><geom size=".02"/>
+      <site pos=".1 0 0" euler="0 0 30"/></body>
     </body></body></body>
   <body mocap="true" pos="1 0 1" quat="1 0 1 0"><geom size=".1" contype="0" conaffinity="0"/></body>
   <body pos="2 0 1"><joint type="ball" damping=".1"/><geom type="capsule" size=".05 .1"/></body>
@@ -18,8 +19,10 @@ JOINTS = """
 # fast turning ball joints: Runge-Kutta must combine rotations as MuJoCo does
 SPINNING = """
 <mujoco><option timestep=".005"/><worldbody>
-  <body><joint type="ball" damping=".05"/><geom type="box" size=".05 .1 .2" mass="1" pos=".1 .2 .3"/>
-    <body pos="0 0 .5"><joint type="ball"/><geom type="box" size=".05 .1 .2" mass="1"/></body></body>
+  <body><joint type="ball" damping=".05"/>
+      <geom type="box" size=".05 .1 .2" mass="1" pos=".1 .2 .3"/>
+    <body pos="0 0 .5"><joint type="ball"/>
+      <geom type="box" size=".05 .1 .2" mass="1"/></body></body>
   <body pos="2 0 0"><freejoint/><geom type="box" size=".1 .2 .3"/></body>
 </worldbody></mujoco>"""
 
