@@ -5,7 +5,7 @@ a slot that the geometry does not fill has dist FAR. Source: MuJoCo 4.0's primit
 """
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN201, ANN202
+# ruff: noqa: ANN001, ANN202
 
 from __future__ import annotations
 

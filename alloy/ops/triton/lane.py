@@ -44,7 +44,7 @@ def field(x: Tensor, worlds: int) -> Field:
             f"{MAX_VALUES}; build with fewer worlds"
         )
     if x.shape[0] == 1 or x.stride(0) == 0:
-        return x[0].reshape(-1), 1, 0
+        return x[0].reshape(-1).contiguous(), 1, 0
     return x.movedim(0, -1).contiguous(), worlds, 1
 
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from alloy import ops
-from alloy.ops.triton.plan import Plan, row_support, sparse_plan
 from alloy.physics import forward, io
 from alloy.physics.model import STATE, Data, Model, make_data, tensor_fields
 from tests.physics.fixture import load, random_state
@@ -85,12 +84,6 @@ def note_calls(run: Any) -> dict[str, Call]:
 def model_of(source: str) -> Model:
     """The float64 model of a source."""
     return io.put_model(load(source), dtype=torch.float64)
-
-
-def plan_of(m: Model) -> Plan:
-    """The solver's loops with the sparsity of a model's rows and tree."""
-    move = m.derived["contact"].move if m.ncon else None
-    return sparse_plan(m.efc, row_support(m.efc, m.nv, move), m.tree.m_lower)
 
 
 @lru_cache(maxsize=16)
