@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import alloy
 from alloy.envs.gripper_lift import gripper_lift
-from alloy.envs.half_cheetah import gymnasium_file
+from alloy.envs.gymnasium_suite import gymnasium_file
 from alloy.envs.robots_go2 import go2
 
 SUBSTEPS = 5  # of Gymnasium's models, in one control step

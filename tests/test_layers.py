@@ -49,7 +49,24 @@ LADDER = [
     [["alloy/envs/task.py"], ["alloy/envs/actions.py"]],
     [["alloy/envs/program.py"], ["alloy/envs/backend.py"], ["alloy/envs/rendering.py"]],
     [["alloy/envs/vector_env.py"]],
-    [["alloy/envs/gripper_lift.py"], ["alloy/envs/half_cheetah.py"]],
+    [["alloy/envs/gymnasium_suite.py"]],
+    [
+        [f"alloy/envs/{task}.py"]
+        for task in (
+            "ant",
+            "gripper_lift",
+            "half_cheetah",
+            "hopper",
+            "humanoid",
+            "humanoid_standup",
+            "inverted_double_pendulum",
+            "inverted_pendulum",
+            "pusher",
+            "reacher",
+            "swimmer",
+            "walker2d",
+        )
+    ],
     [["alloy/envs/single.py"], ["alloy/envs/wrappers*.py"]],
     [["alloy/envs/registry.py"]],
     [["alloy/envs/__init__.py"]],

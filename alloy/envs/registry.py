@@ -11,12 +11,22 @@ from typing import Any
 
 import gymnasium as gym
 
+from alloy.envs.ant import ant
 from alloy.envs.gripper_lift import gripper_lift
 from alloy.envs.half_cheetah import half_cheetah
+from alloy.envs.hopper import hopper
+from alloy.envs.humanoid import humanoid
+from alloy.envs.humanoid_standup import humanoid_standup
+from alloy.envs.inverted_double_pendulum import inverted_double_pendulum
+from alloy.envs.inverted_pendulum import inverted_pendulum
+from alloy.envs.pusher import pusher
+from alloy.envs.reacher import reacher
 from alloy.envs.rendering import RenderOptions
 from alloy.envs.single import SingleEnv
+from alloy.envs.swimmer import swimmer
 from alloy.envs.task import Task
 from alloy.envs.vector_env import VectorEnv
+from alloy.envs.walker2d import walker2d
 
 Factory = Callable[..., tuple[Any, Task]]
 NAMESPACE = "alloy"
@@ -123,3 +133,13 @@ def register_gymnasium() -> None:
 
 register("GripperLift-v0", gripper_lift)
 register("HalfCheetah-v5", half_cheetah)
+register("Ant-v5", ant)
+register("Hopper-v5", hopper)
+register("Humanoid-v5", humanoid)
+register("HumanoidStandup-v5", humanoid_standup)
+register("InvertedDoublePendulum-v5", inverted_double_pendulum)
+register("InvertedPendulum-v5", inverted_pendulum)
+register("Pusher-v5", pusher)
+register("Reacher-v5", reacher)
+register("Swimmer-v5", swimmer)
+register("Walker2d-v5", walker2d)

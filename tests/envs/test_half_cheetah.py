@@ -7,7 +7,7 @@ import torch
 from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 
 import alloy
-from alloy.envs.half_cheetah import gymnasium_file
+from alloy.envs.gymnasium_suite import gymnasium_file
 
 STEPS = 1000
 
