@@ -92,13 +92,9 @@ def _equalities(m: Model, d: Data) -> Iterator[Action]:
         if eq.kind == "joint":
             continue
         data = m.eq_data[:, eq.ids]
-        anchors = (data[..., 0:3], data[..., 3:6])
-        points = [
-            d.xpos[:, body] + math.rotate(d.xmat[:, body], anchor)
-            for body, anchor in zip(
-                (eq.obj1, eq.obj2), anchors if eq.kind == "connect" else anchors[::-1], strict=True
-            )
-        ]
+        first, second = (data[..., 0:3], data[..., 3:6])[:: 1 if eq.kind == "connect" else -1]
+        point1 = d.xpos[:, eq.obj1] + math.rotate(d.xmat[:, eq.obj1], first)
+        point2 = d.xpos[:, eq.obj2] + math.rotate(d.xmat[:, eq.obj2], second)
         push = force[..., :3]
         twist = torch.zeros_like(push)
         if eq.kind == "weld":
@@ -108,4 +104,4 @@ def _equalities(m: Model, d: Data) -> Iterator[Action]:
             turned = math.quat_mul(math.quat_mul(d.xquat[:, eq.obj2], pure), math.quat_conj(quat))
             twist = 0.5 * data[..., 10:11] * turned[..., 1:]
         # a positive force drives body 1 along the row, body 2 against it
-        yield eq.obj1, eq.obj2, *points, -torch.cat([twist, push], -1)
+        yield eq.obj1, eq.obj2, point1, point2, -torch.cat([twist, push], -1)
