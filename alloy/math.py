@@ -55,20 +55,20 @@ def _link_map() -> tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]:
 _LINK_MAP, _LINK_OFFSET = _link_map()
 
 
-def constant(values: tuple | float, dtype: torch.dtype, device: torch.device | str) -> Tensor:
+def constant(values: tuple | float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A small constant tensor, made once for each dtype and device."""
-    return _constant(values, dtype, str(device))
+    if torch.compiler.is_compiling():
+        return torch.tensor(values, dtype=dtype, device=device)
+    return _constant(values, dtype, device)
 
 
 def constant_like(values: tuple | float, like: Tensor) -> Tensor:
     """A small constant tensor of the dtype and device of `like`, made once."""
-    return _constant(values, like.dtype, str(like.device))
+    return constant(values, like.dtype, like.device)
 
 
 @lru_cache(maxsize=256)
-def _constant(values: tuple | float, dtype: torch.dtype, device: str) -> Tensor:
-    if torch.compiler.is_compiling():
-        return torch.tensor(values, dtype=dtype, device=device)
+def _constant(values: tuple | float, dtype: torch.dtype, device: torch.device) -> Tensor:
     # outside any transform that happens to run, so that what is kept is a plain tensor
     with torch.inference_mode(False), torch._C._DisableFuncTorch(), _disable_current_modes():
         return torch.tensor(values, dtype=dtype, device=device)

@@ -203,8 +203,8 @@ def make_tree(topo: dict[str, np.ndarray], nv: int, put: Callable[[np.ndarray], 
     on_joint = {link.joint: position[i] for i, link in enumerate(links) if link.joint >= 0}
     joint_link = np.array([on_joint[j] for j in sorted(on_joint)], int)
     above = topo["body_parentid"]
-    starts = [links[i].parent == last[above[links[i].body]] and kind(i) not in (2, 3) for i in order]
-    first = np.array(starts, float)[:, None]
+    carries = lambda i: links[i].parent == last[above[links[i].body]] and kind(i) not in (2, 3)  # noqa: E731
+    first = np.array([carries(i) for i in order], float)[:, None]
     identity = np.array([1.0, 0, 0, 0])
     link_joint = np.array([links[i].joint for i in order], int)
     turns = np.isin(topo["jnt_type"][link_joint], (HINGE, BALL)) if len(topo["jnt_type"]) else 0

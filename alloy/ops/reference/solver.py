@@ -21,7 +21,9 @@ from alloy.ops.reference import cone, linear
 if TYPE_CHECKING:
     from alloy.physics.layout import ConstraintLayout
 
-ROUNDOFF = 4.0  # a gradient below this many units in the last place of its terms is zero
+# units in the last place of their terms below which these are zero
+GRADIENT_NOISE = 8.0
+STEP_NOISE = 64.0  # gain of a step, slope in the line search: stiff rows amplify rounding
 
 
 def line_search(
@@ -88,7 +90,7 @@ def _newton(
     split = (nv, nv, rows.faces + sum(e.cone.n * e.cone.dim for e in rows.elliptic))
     jac_normal = cone.normal_rows(rows, jac)
     linear_map = torch.cat([mass, jac], 1)
-    noise = ROUNDOFF * torch.finfo(mass.dtype).eps
+    eps = torch.finfo(mass.dtype).eps
 
     def gradient(r: Tensor, x: Tensor, jac_t: Tensor) -> Tensor:
         return torch.baddbmm(r, jac_t, cone.collect(rows, cone.gradient(rows, x)))
@@ -102,15 +104,16 @@ def _newton(
         v = cone.spread(rows, jv)
         terms = torch.cat([grad, r, mv], -1) * uphill
         decrease, power, bend = terms.sum(1, keepdim=True).split(1, -1)
-        size = torch.linalg.vector_norm(terms, 1, (1, 2), keepdim=True)
-        enough = torch.add(noise * size, decrease, alpha=ls_tolerance)
+        rounding = STEP_NOISE * eps * torch.linalg.vector_norm(terms, 1, (1, 2), keepdim=True)
+        enough = torch.add(rounding, decrease, alpha=ls_tolerance)
         step = line_search(rows, x, v, (power, bend.clone()), enough, on, ls_iterations)
         moved = torch.addcmul(state, step, torch.cat([uphill, mv, v], 1))
         state = torch.where(on, moved, state)
         _, r, x = state.split(split, 1)
         grad = gradient(r, x, jac_t)
-        # stop when the gradient vanishes, or when this step could not gain more than the tolerance
-        more = (_length(grad) > threshold) & (decrease > 2 * tolerance / scale)
+        # stop when the gradient vanishes, or this step could not gain more than tolerance or rounding
+        gain = rounding.clamp(min=2 * tolerance / scale)
+        more = (_length(grad) > threshold) & (decrease > gain)
         return on & more, state, grad, count + on
 
     momentum, base = torch.bmm(linear_map, start).split((nv, jac.shape[1]), 1)
@@ -120,7 +123,7 @@ def _newton(
     largest = torch.linalg.vector_norm(
         torch.cat([momentum, smooth], 1), torch.inf, (1, 2), keepdim=True
     )
-    threshold = (2 * noise * largest).clamp(min=tolerance / scale)
+    threshold = (GRADIENT_NOISE * eps * largest).clamp(min=tolerance / scale)
     on = _length(grad) > threshold
     carry = (on, state, grad, torch.zeros_like(on, dtype=torch.int64))
     return control.while_loop(body, carry, iterations)[1:]  # type: ignore[return-value]
