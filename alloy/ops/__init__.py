@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from alloy.ops.reference import collide as reference_collide
 from alloy.ops.reference import inertia as reference_inertia
 from alloy.ops.reference import kinematics as reference_kinematics
 from alloy.ops.reference import linear as reference_linear
@@ -135,6 +136,45 @@ def bias(
         tree: the topology.
     """
     return reference_inertia.bias(cinert, cdof, cdof_dot, cvel, qvel, gravity, tree)
+
+
+COLLIDER_KINDS = tuple(reference_collide.COLLIDERS)  # (mjtGeom of geom 1, of geom 2)
+
+
+def collider_slots(kind: tuple[int, int]) -> int:
+    """Number of contact slots that each pair of a kind has."""
+    return reference_collide.COLLIDERS[kind].slots
+
+
+def collide(
+    kind: tuple[int, int],
+    pos1: Tensor,
+    mat1: Tensor,
+    size1: Tensor,
+    pos2: Tensor,
+    mat2: Tensor,
+    size2: Tensor,
+    margin: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Contacts of P pairs of geoms of one kind, K = `collider_slots(kind)` slots for each.
+
+    Args:
+        kind: one of COLLIDER_KINDS.
+        pos1: (W, P, 3) centres of geom 1 [m].
+        mat1: (W, P, 3, 3) its rotations.
+        size1: (1|W, P, 3) its sizes as in mjModel [m].
+        pos2: (W, P, 3), of geom 2 as of geom 1.
+        mat2: (W, P, 3, 3).
+        size2: (1|W, P, 3).
+        margin: (1|W, P) distance at which contacts begin [m]; looked at only where it decides
+            which contacts there are: the caller drops those with dist > margin.
+
+    Returns:
+        dist (W, P, K), negative in penetration and 1e10 in slots without a contact, pos
+        (W, P, K, 3) midway between the surfaces, and frame (W, P, K, 3, 3) with the normal from
+        geom 1 to geom 2 in its first row. Source: MuJoCo's primitive colliders.
+    """
+    return reference_collide.COLLIDERS[kind].fn(pos1, mat1, size1, pos2, mat2, size2, margin)
 
 
 def factor(a: Tensor) -> Tensor:

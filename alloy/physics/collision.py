@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from alloy.ops.reference import collide
+from alloy import ops
 from alloy.physics.model import Data, Model
 
 
@@ -19,7 +19,8 @@ def collision(m: Model, d: Data) -> Data:
     dists, points, frames = [], [], []
     for group in m.pairs:
         margin = m.derived["pair_margin"][group.kind]
-        dist, pos, frame = collide.COLLIDERS[group.kind].fn(
+        dist, pos, frame = ops.collide(
+            group.kind,
             d.geom_xpos[:, group.geom1], d.geom_xmat[:, group.geom1], m.geom_size[:, group.geom1],
             d.geom_xpos[:, group.geom2], d.geom_xmat[:, group.geom2], m.geom_size[:, group.geom2],
             margin,

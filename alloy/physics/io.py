@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any
 
@@ -104,6 +105,21 @@ def _start(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> dict[str, Tensor]:
     }
 
 
+def _with_actuators_in_joints(mj: mujoco.MjModel) -> mujoco.MjModel:
+    """The model with damping and armature of actuators given to their joints, times gear squared.
+
+    MuJoCo adds them there, also while actuation is disabled; its inverse weights know of both.
+    """
+    some = np.flatnonzero((mj.actuator_damping != 0) | (mj.actuator_armature != 0))
+    if not len(some):
+        return mj
+    mj = copy(mj)
+    dof, square = mj.jnt_dofadr[mj.actuator_trnid[some, 0]], mj.actuator_gear[some, 0] ** 2
+    for ours, theirs in (("dof_damping", "damping"), ("dof_armature", "armature")):
+        np.add.at(getattr(mj, ours), dof, square * getattr(mj, f"actuator_{theirs}")[some])
+    return mj
+
+
 def put_model(
     mj: mujoco.MjModel,
     *,
@@ -122,6 +138,7 @@ def put_model(
             every one of them, element by element.
     """
     io_refuse.check(mj)
+    mj = _with_actuators_in_joints(mj)
     put = make_put(dtype, device)
     nv = mj.nv
     topo = {name: np.array(getattr(mj, name)) for name in _TOPOLOGY}

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from alloy.ops.reference.collide import COLLIDERS
+from alloy import ops
 from alloy.physics.layout import (
     ConeGroup,
     ConstraintLayout,
@@ -150,7 +150,7 @@ def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
     groups, margins, collider_order, start = [], [], [], 0
     for kind in sorted(set(kinds)):
         members = [i for i, k in enumerate(kinds) if k == kind]
-        slots = COLLIDERS[kind].slots
+        slots = ops.collider_slots(kind)
         g1, g2 = ([getattr(pairs[i], name) for i in members] for name in ("geom1", "geom2"))
         groups.append(PairGroup(kind, put(np.array(g1)), put(np.array(g2)), slots, start))
         margins.append(np.array([params[i]["margin"] + params[i]["gap"] for i in members]))

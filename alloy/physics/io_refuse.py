@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from alloy.ops.reference.collide import COLLIDERS
+from alloy import ops
 from alloy.physics import io_layout, io_tables
 
 _GEOM = {int(v): k.removeprefix("mjGEOM_").lower() for k, v in mujoco.mjtGeom.__members__.items()}
@@ -82,7 +82,7 @@ def _pairs(mj: mujoco.MjModel) -> list[str]:
     out = []
     for pair in io_layout.enabled_pairs(mj):
         kind = (int(mj.geom_type[pair.geom1]), int(mj.geom_type[pair.geom2]))
-        if kind not in COLLIDERS:
+        if kind not in ops.COLLIDER_KINDS:
             one, two = name_of(mj, "geom", pair.geom1), name_of(mj, "geom", pair.geom2)
             out.append(
                 f"contact of {one} with {two}: {_GEOM[kind[0]]}-{_GEOM[kind[1]]} collision; "

@@ -88,16 +88,22 @@ def _actuators(m: mujoco.MjModel) -> Iterator[str]:
                 f"{m.actuator_actnum[i]} activations; use one control and one force for each"
             )
         for field, what in (
-            ("damping", "damping; give it to the joint or tendon, times gear squared"),
             ("dampingpoly", "damping: terms beyond the linear one; leave them out"),
-            ("armature", "armature; give it to the joint, times gear squared"),
             ("delay", "delay; leave it out"),
             ("history", "nsample: history buffers; leave it out"),
         ):
             if np.any(getattr(m, f"actuator_{field}")[i]):
                 yield f"{name} {what}"
+        for field in () if _on_scalar_joint(m, i) else ("damping", "armature"):
+            if getattr(m, f"actuator_{field}")[i]:
+                yield f"{name} {field}: only on hinge and slide joints; give it to what it acts on"
         if m.actuator_plugin[i] >= 0:
             yield f"{name}: a plugin; use general, motor, position or velocity"
+
+
+def _on_scalar_joint(m: mujoco.MjModel, actuator: int) -> bool:
+    on_joint = int(m.actuator_trntype[actuator]) in _TRANSMISSIONS[:2]
+    return on_joint and int(m.jnt_type[m.actuator_trnid[actuator, 0]]) in _SCALAR
 
 
 def _sensors(m: mujoco.MjModel) -> Iterator[str]:

@@ -183,6 +183,32 @@ def test_c16_control_ranges():
         load((text % "").replace("<compiler ", '<compiler autolimits="false" '))
 
 
+@pytest.mark.parametrize("flags", ["", '<flag actuation="disable"/>'], ids=["on", "off"])
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
+def test_damping_and_armature_of_actuators_belong_to_their_joints(integrator, flags):
+    """Both act times gear squared, those of one joint sum, and disabling actuation leaves them."""
+    text = f"""
+    <mujoco><option integrator="{integrator}">{flags}</option><worldbody><body>
+      <joint name="a" axis="0 1 0" damping=".3" armature=".1"/><geom size=".1" pos=".3 0 0"/>
+      <body pos=".4 0 0"><joint name="b" type="slide" axis="1 0 0" range="-.1 .1"/>
+        <geom size=".1"/></body></body></worldbody>
+    <actuator><motor joint="a" gear="3" damping=".2" armature=".05"/>
+      <motor joint="a" gear="-2" damping=".1"/><motor joint="b" armature=".4"/></actuator></mujoco>"""
+    mj = load(text)
+    m = io.put_model(mj, dtype=torch.float64)
+    assert mj.dof_damping[0] == 0.3  # the caller's model is left alone
+    assert m.dof_damping[0].tolist() == pytest.approx([0.3 + 9 * 0.2 + 4 * 0.1, 0])
+    assert m.dof_armature[0].tolist() == pytest.approx([0.1 + 9 * 0.05, 0.4])
+    mjd = mujoco.MjData(mj)
+    mjd.qvel[:], mjd.ctrl[:] = (2.0, -1.0), (0.3, -0.2, 0.5)
+    d = io.put_data(m, mj, mjd)
+    for _ in range(100):
+        mujoco.mj_step(mj, mjd)
+        d = forward.step(m, d)
+    for field in ("qpos", "qvel", "qfrc_damper"):
+        np.testing.assert_allclose(getattr(d, field)[0], getattr(mjd, field), rtol=0, atol=1e-9)
+
+
 REFUSED = {
     '<motor site="s"/>': "actuator 'x': transmission 'site'",
     '<adhesion body="ball" ctrlrange="0 1"/>': "actuator 'x': transmission 'body'",
@@ -190,8 +216,8 @@ REFUSED = {
     '<general joint="a" dyntype="user" actdim="2"/>': "actuator 'x' dyntype='user'",
     '<general joint="a" gaintype="user"/>': "actuator 'x' gaintype='user'",
     '<general joint="a" biastype="user"/>': "actuator 'x' biastype='user'",
-    '<motor joint="a" damping="1"/>': "actuator 'x' damping",
-    '<motor joint="a" armature="1"/>': "actuator 'x' armature",
+    '<motor joint="d" damping="1"/>': "actuator 'x' damping",
+    '<motor tendon="t" armature="1"/>': "actuator 'x' armature",
     '<motor joint="a" delay=".01" nsample="10"/>': "actuator 'x' delay",
     '<dcmotor joint="a" motorconst="1 1" resistance="2"/>': "actuator 'x' gaintype='dcmotor'",
 }

@@ -111,7 +111,7 @@ def _newton(
         state = torch.where(on, moved, state)
         _, r, x = state.split(split, 1)
         grad = gradient(r, x, jac_t)
-        # stop when the gradient vanishes, or this step could not gain more than tolerance or rounding
+        # stop when the gradient vanishes, or this step cannot gain more than tolerance or rounding
         gain = rounding.clamp(min=2 * tolerance / scale)
         more = (_length(grad) > threshold) & (decrease > gain)
         return on & more, state, grad, count + on
