@@ -193,7 +193,8 @@ def test_damping_and_armature_of_actuators_belong_to_their_joints(integrator, fl
       <body pos=".4 0 0"><joint name="b" type="slide" axis="1 0 0" range="-.1 .1"/>
         <geom size=".1"/></body></body></worldbody>
     <actuator><motor joint="a" gear="3" damping=".2" armature=".05"/>
-      <motor joint="a" gear="-2" damping=".1"/><motor joint="b" armature=".4"/></actuator></mujoco>"""
+      <motor joint="a" gear="-2" damping=".1"/><motor joint="b" armature=".4"/></actuator>
+    </mujoco>"""
     mj = load(text)
     m = io.put_model(mj, dtype=torch.float64)
     assert mj.dof_damping[0] == 0.3  # the caller's model is left alone
