@@ -1,4 +1,4 @@
-"""How a simulation is: which worlds are in trouble, and how much memory it takes."""
+"""How a simulation is: which worlds are in trouble, what memory it takes, and of which device."""
 
 from __future__ import annotations
 
@@ -46,6 +46,28 @@ def bytes_per_world(m: Model) -> int:
     return sum(
         math.prod(field_shape(m, f)) * size[f.metadata["dtype"]] for f in tensor_fields(Data)
     )
+
+
+def require_device(device: torch.device | str | None) -> torch.device:
+    """A device as torch knows it, with its index; None is torch's own default device.
+
+    Raises:
+        ValueError: torch knows no such device, or it holds no values.
+        RuntimeError: it is not there.
+    """
+    try:
+        kind = None if device is None else torch.device(device).type
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device must be 'cpu', 'cuda' or another of torch's, not {device!r}"
+        ) from None
+    if kind == "meta":
+        raise ValueError("device 'meta' holds no values to simulate; use 'cpu' or 'cuda'")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = str(error).partition("\n")[0].partition(". ")[0]
+        raise RuntimeError(f"device {str(device)!r} is not there: {why}. Use 'cpu'") from error
 
 
 def require_memory(m: Model, worlds: int) -> None:

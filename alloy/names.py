@@ -6,6 +6,7 @@ has to be turned into (an id, an address, the body or the entity a part belongs 
 
 from __future__ import annotations
 
+from operator import index
 from typing import NamedTuple
 
 import mujoco
@@ -112,13 +113,13 @@ class Names:
                 raise UnknownName(kind, name, list(self._ids[kind]))
             return found
         size = len(self._names[kind])
-        if not 0 <= name < size:
-            raise UnknownName(kind, str(name), [f"ids 0 to {size - 1}"] if size else [])
-        return int(name)
+        if not hasattr(name, "__index__") or not 0 <= index(name) < size:
+            raise UnknownName(f"{kind} (of {size}, by name or id)", name, list(self._ids[kind]))
+        return index(name)
 
     def find(self, kind: str, name: str) -> int | None:
         """Id of a part, None where there is none of that name."""
-        return self._ids[kind].get(name)
+        return self._ids[kind].get(name) if isinstance(name, str) else None
 
     def name(self, kind: str, index: int) -> str:
         """Name of a part by id, empty for an unnamed one."""

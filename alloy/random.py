@@ -114,7 +114,7 @@ def world_seeds(
         ValueError: a list of another length than the number of worlds, or a seed that is no integer
             of 64 bits.
     """
-    if isinstance(seed, Tensor):
+    if hasattr(seed, "tolist"):  # a tensor, an array, or a number of either
         seed = seed.tolist()
     if isinstance(seed, Sequence):
         if len(seed) != worlds:

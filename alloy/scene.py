@@ -50,6 +50,7 @@ class Scene(SceneParts):
             ValueError: a step is not positive, or `dt` is not a whole number of `physics_dt`.
         """
         super().__init__()
+        self._label = "the scene"  # in messages: what it was read from
         self._dt = check.positive("dt", dt)
         self._asked = None if physics_dt is None else check.positive("physics_dt", physics_dt)
         self._stated: float | None = None  # by the file of a robot or of the whole scene
@@ -77,7 +78,7 @@ class Scene(SceneParts):
         physics = spec.option.timestep if physics_dt is None else physics_dt
         check.positive("physics_dt", physics)
         scene = cls(max(1, round(USUAL_DT / physics)) * physics if dt is None else dt, physics)
-        scene.spec = spec
+        scene.spec, scene._label = spec, label
         return scene
 
     # time
@@ -209,7 +210,7 @@ class Scene(SceneParts):
             ValueError: MuJoCo's compiler refuses the scene (after changes through `spec`).
         """
         self.spec.option.timestep = self.physics_dt
-        return source.compile_spec(self.spec, "the scene")
+        return source.compile_spec(self.spec, self._label)
 
     def to_mjcf(self) -> str:
         """The scene as MJCF text, in full precision; `from_mjcf` of it is the same model.
@@ -219,6 +220,6 @@ class Scene(SceneParts):
         """
         spec = self.spec.copy()
         spec.option.timestep = self.physics_dt
-        source.compile_spec(spec, "the scene")
+        source.compile_spec(spec, self._label)
         spec.compiler.savecompiled = False
         return spec.to_xml()

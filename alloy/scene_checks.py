@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import index
 
 import numpy as np
 
@@ -18,6 +19,13 @@ def positive(what: str, value: float) -> float:
     if number <= 0:
         raise ValueError(f"{what} is {value}; it must be above 0")
     return float(number)
+
+
+def whole(what: str, value: int) -> int:
+    """A whole number of at least 1, of any integer type."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or (number := index(value)) < 1:
+        raise ValueError(f"{what} must be a whole number of at least 1, not {value!r}")
+    return number
 
 
 def substeps(dt: float, physics_dt: float) -> int:

@@ -58,7 +58,7 @@ FIELDS = {
 class UnknownName(KeyError):
     """A name that is not there. Says what was asked for, the near matches, and what there is."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(set(known))
         self.near = difflib.get_close_matches(str(name), self.known, n=3, cutoff=0.5)
         super().__init__(kind, name)
@@ -97,6 +97,8 @@ def randomization(entity: str, field: str, low: Bound, high: Bound, mode: Mode) 
         ValueError: a mode that does not exist, bounds of different or wrong lengths, not finite,
             in the wrong order, or beyond what the field allows.
     """
+    if not isinstance(entity, str):
+        raise ValueError(f"entity must be a name or a pattern of names, not {entity!r}")
     if field not in FIELDS:
         raise UnknownName("field that may be randomized", field, FIELDS)
     where, about = f"randomize({entity!r}, {field!r})", FIELDS[field]
@@ -144,8 +146,8 @@ def elements(m: mujoco.MjModel, entity: str, kind: str) -> list[int]:
         robots = {name.split("/")[0] for name in known if "/" in name}
         raise UnknownName("entity or element of the scene", entity, known | robots)
     raise ValueError(
-        f"{entity!r} has no {kind} to randomize; the scene's {kind}s are "
-        f"{', '.join(repr(name) for name in names[kind] if name) or 'without names'}"
+        f"{entity!r} has no {kind} to randomize; of this kind the scene has "
+        f"{', '.join(repr(name) for name in names[kind] if name) or 'nothing with a name'}"
     )
 
 

@@ -39,6 +39,8 @@ def read(source: Source, what: str) -> tuple[mujoco.MjSpec, str]:
         raise TypeError(
             f"{what}: expected a path, an XML text or a mujoco.MjSpec, got {type(source).__name__}"
         )
+    if not str(source).strip():
+        raise ValueError(f"{what}: the text is empty; expected a path or an XML text")
     path = existing(source, what)
     spec, label = _parse(mujoco.MjSpec.from_file, str(path), f"{what} ({path})")
     _anchor_assets(spec, path.parent.resolve())

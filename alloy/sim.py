@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from alloy import scene_checks as check
 from alloy.engines import Engine, Guard, make_engine, make_guard, where_worlds
-from alloy.health import Health, SimulationError, memory_report, require_memory
+from alloy.health import Health, SimulationError, memory_report, require_device, require_memory
 from alloy.names import Names
 from alloy.physics import io_randomize, randomize
 from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
@@ -81,12 +82,12 @@ def build(
         NotImplementedError: the model uses what Alloy does not have; element and attribute are
             named.
         MemoryError: so many worlds do not fit.
+        RuntimeError: the device is not there.
     """
-    if not isinstance(worlds, int) or isinstance(worlds, bool) or worlds < 1:
-        raise ValueError(f"worlds must be a whole number of at least 1, not {worlds!r}")
+    worlds = check.whole("worlds", worlds)
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
-    device = torch.empty(0, device=device).device  # with its index
+    device = require_device(device)
     if isinstance(scene, mujoco.MjModel):
         mj_model, substeps, randomized = scene, 1, ()
     else:
@@ -197,9 +198,7 @@ class Simulator(View):
             ValueError: ctrl of another shape, dtype or device; nothing has changed then.
             SimulationError: under strict, when a world is invalid.
         """
-        count = self.substeps if substeps is None else substeps
-        if not isinstance(count, int) or count < 1:
-            raise ValueError(f"substeps must be a whole number of at least 1, not {substeps!r}")
+        count = self.substeps if substeps is None else check.whole("substeps", substeps)
         held = {name: getattr(self._d, name) for name in _HELD}
         if ctrl is not None:
             held["ctrl"] = _copy_like("ctrl", ctrl, self._d.ctrl)
@@ -250,21 +249,22 @@ class Simulator(View):
         """Continue from a state of this model, in the worlds of mask or in all.
 
         Raises:
-            ValueError: a state of another model, number of worlds or dtype, or a bad mask; nothing
-                has changed then.
+            ValueError: no State, one of another model, number of worlds or dtype, one that lacks
+                something, or a bad mask; nothing has changed then.
         """
+        if not isinstance(state, State):
+            raise ValueError(f"expected a State, as state() gives it, not a {type(state).__name__}")
         if state.fingerprint != self._fingerprint:
-            raise ValueError(
-                f"the state belongs to another model (fingerprint {state.fingerprint[:12]}, this "
-                f"simulator has {self._fingerprint[:12]}); load it where the same scene was built"
-            )
-        theirs, ours = state.tensors["qpos"], self._d.qpos
-        if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
-            raise ValueError(
-                f"the state has {theirs.shape[0]} worlds in {theirs.dtype} and the simulator "
-                f"{ours.shape[0]} in {ours.dtype}; build one like the other"
-            )
-        self._put_worlds(mask, {name: t.to(self.device) for name, t in state.tensors.items()})
+            raise ValueError("the state belongs to another model; build the same scene for it")
+        new = {}
+        for name, ours in self._remembered().items():
+            new[name] = theirs = state.tensors.get(name, torch.empty(0)).to(self.device)
+            if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
+                raise ValueError(
+                    f"the state's {name}: expected {_described(ours)}; received "
+                    f"{_described(theirs)}. Build with as many worlds, and in the same dtype"
+                )
+        self._put_worlds(mask, new)
 
     # how it is
 

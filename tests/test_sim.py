@@ -672,7 +672,7 @@ def test_c39_foreign_states_are_refused():
     assert torch.equal(stirred(3).state().tensors["qpos"], sim.qpos)
     foreign = {
         "another model": heavier.state(),
-        "2 worlds": arm(2).state(),
+        r"qpos: .* received shape \(2, ": arm(2).state(),
         "torch.float32": arm(3, dtype=torch.float32).state(),
     }
     for message, state in foreign.items():
