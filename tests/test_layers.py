@@ -96,7 +96,8 @@ HOT = ["alloy/math.py", "alloy/ops/reference/*", "alloy/physics/*"]
 COLD = ["alloy/physics/io*", "alloy/physics/tree.py", "alloy/physics/layout.py"]
 HOT_FORBIDDEN = {"item", "tolist", "nonzero", "numpy", "vmap"}
 
-FILE_LINES = 400
+# About 400 lines a file and 60 a function is the aim; these are the limits.
+FILE_LINES = 450
 FUNCTION_LINES = 70
 KERNEL_LINES = 120
 
