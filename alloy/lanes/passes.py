@@ -171,7 +171,7 @@ def regroup_sums(p: Program) -> None:
         for a in n.args if isinstance(a, Node) and a.op in SUMS and uses[a] == 1
     }  # fmt: skip
     g = p.g
-
+    stage = _stages(p, order)
     new: dict[Value, Value] = {}
 
     def rule(n: Node, args: tuple) -> Value | None:
@@ -180,11 +180,36 @@ def regroup_sums(p: Program) -> None:
             terms: list[tuple[Value, bool]] = []
             _terms(n, False, inner, terms)
             if any(_mask_of(g, t) for t, _ in terms):
-                # the terms of a sum stand below other sums, so take their new versions
-                made = sum_terms(g, 0.0, [(new.get(t, t), minus) for t, minus in terms])
+                made = 0.0
+                of_stage: dict[int, list[tuple[Value, bool]]] = {}
+                for t, minus in terms:
+                    # the terms of a sum stand below other sums, so take their new versions
+                    level = stage[t] if isinstance(t, Node) and t.loop is n.loop else 0
+                    of_stage.setdefault(level, []).append((new.get(t, t), minus))
+                for level in sorted(of_stage):
+                    made = sum_terms(g, made, of_stage[level])
         return made
 
     rebuild(p, ("add", "sub"), rule, new)
+
+
+def _stages(p: Program, order: list[Node]) -> dict[Node, int]:
+    """How many masks, one after the other, a node stands behind within its own loop.
+
+    What a sum adds is ordered by it: a region must not wait for results of later regions only
+    because a sum happens to name them first.
+    """
+    literals = Literals()
+    guard = guards(p, order, literals)
+    stage: dict[Node, int] = {}
+    for n in order:
+        level = 0
+        for a in children(n):
+            if a.loop is n.loop or n.op == "out":
+                mask = a.op == "sel" and not guard[a] and not isinstance(a.args[2], Node)
+                level = max(level, stage[a] + mask)
+        stage[n] = level
+    return stage
 
 
 def _terms(n: Value, negative: bool, inner: set[Node], out: list[tuple[Value, bool]]) -> None:

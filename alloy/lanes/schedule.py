@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from alloy.lanes.passes import Guard, Literal, Literals, Program, children, guards
 from alloy.lanes.scalar import Loop, Node, depth
+from alloy.lanes.schedule_order import depth_first, fire
 
 Path = tuple[Literal, ...]
-MIN_REGION = 12  # statements worth a branch
+MIN_REGION = 8  # statements worth a branch
 
 
 @dataclass(eq=False)
@@ -77,16 +77,14 @@ def _homes(p: Program, order: list[Node], min_region: int) -> dict[Node, Path]:
         elif n.op == "and" and n.kind == "b":
             exits[n] = path(guard[n] | literals(n.args[0], True), n.loop)
     _drop_small(homes, exits, min_region)
+    seen_from = dict(homes)  # where a value is known: an exit behind its region
     for n, inside in exits.items():
         outside = homes[n]
         if inside[:-1] == outside and len(inside) == len(outside) + 1 and inside[-1][1]:
             value = n.args[1]
-            if (
-                isinstance(value, Node)
-                and homes.get(value) == inside
-                and inside[-1][0] is n.args[0]
-            ):
-                homes[n] = inside
+            if isinstance(value, Node) and seen_from.get(value) == inside:
+                if inside[-1][0] is n.args[0]:
+                    homes[n] = inside
     return {n: h for n, h in homes.items() if h}
 
 
@@ -191,14 +189,14 @@ class _Scheduler:
         owner: dict[Node | Loop, object] = {u: u for u in units}
         members: dict[object, list[Node | Loop]] = {}
         if any(key.values()):
-            for literal, nodes in _fire(units, deps, key):
+            for literal, nodes in fire(units, deps, key):
                 if len(nodes) < self.min_region:
                     continue
                 box = _Box(literal)
                 members[box] = nodes
                 for n in nodes:
                     owner[n] = box
-        sequence = _depth_first(units, deps, owner, members, roots)
+        sequence = depth_first(units, deps, owner, members, roots)
         items: list[Item] = []
         for x in sequence:
             if isinstance(x, _Box):
@@ -237,119 +235,6 @@ class _Scheduler:
 @dataclass(eq=False)
 class _Box:
     literal: Literal
-
-
-def _fire(units: list, deps: dict, key: dict) -> Iterator[tuple[Literal, list]]:
-    """Gather the keyed units into as few groups as dependences allow, in a valid order.
-
-    A unit may run from the phase its arguments allow until the phase its users need it; phases
-    count the region borders on the way. A region fires when one of its units is due and takes
-    along every unit of it that is ready.
-    """
-    users: dict = defaultdict(list)
-    for u in units:
-        for d in deps[u]:
-            users[d].append(u)
-    early: dict = {}
-    sequence = list(_toposort(units, deps))
-    for u in sequence:
-        early[u] = max(
-            (early[d] + (key[d] is not None and key[d] != key[u]) for d in deps[u]), default=0
-        )
-    last = max(early.values(), default=0)
-    late: dict = {}
-    for u in reversed(sequence):
-        late[u] = min(
-            (late[v] - (key[u] is not None and key[u] != key[v]) for v in users[u]), default=last
-        )
-    placed: set = set()
-    waiting = {u: sum(1 for _ in deps[u]) for u in units}
-    position = {u: i for i, u in enumerate(sequence)}
-    ready: dict = defaultdict(set)
-    due: dict = defaultdict(set)
-    for u in units:
-        if key[u] is not None:
-            due[late[u]].add(u)
-
-    def place(u: object, stack: list) -> None:
-        placed.add(u)
-        for v in users[u]:
-            waiting[v] -= 1
-            if waiting[v] == 0:
-                stack.append(v)
-
-    def settle(stack: list) -> None:
-        while stack:
-            u = stack.pop()
-            if key[u] is None:
-                place(u, stack)
-            else:
-                ready[key[u]].add(u)
-
-    settle([u for u in units if waiting[u] == 0])
-    for phase in range(last + 1):
-        for u in sorted(due[phase], key=position.__getitem__):
-            while u not in placed:
-                literal = key[u]
-                if not ready[literal]:
-                    raise AssertionError("a region is due before its arguments")
-                group: list = []
-                freed: list = []
-                while ready[literal]:
-                    x = min(ready[literal], key=position.__getitem__) if len(
-                        ready[literal]) < 64 else next(iter(ready[literal]))  # fmt: skip
-                    ready[literal].discard(x)
-                    group.append(x)
-                    now: list = []
-                    place(x, now)
-                    for v in now:
-                        if key[v] == literal:
-                            ready[literal].add(v)
-                        else:
-                            freed.append(v)
-                settle(freed)
-                yield literal, sorted(group, key=position.__getitem__)
-
-
-def _toposort(units: Iterable, deps: dict) -> Iterator:
-    """Units with dependences first, otherwise in the order given."""
-    seen: set = set()
-    for root in units:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack = [(root, iter(deps[root]))]
-        while stack:
-            u, rest = stack[-1]
-            for d in rest:
-                if d not in seen:
-                    seen.add(d)
-                    stack.append((d, iter(deps[d])))
-                    break
-            else:
-                yield u
-                stack.pop()
-
-
-def _depth_first(
-    units: list, deps: dict, owner: dict, members: dict, roots: list[Node]
-) -> list[object]:
-    """Owners (units or boxes) in depth-first post-order from the roots, deepest argument first."""
-    height: dict = {}
-    for u in _toposort(units, deps):
-        height[u] = 1 + max((height[d] for d in deps[u]), default=0)
-    need: dict[object, list] = {}
-    for o in dict.fromkeys(owner.values()):
-        inner = members.get(o, [o])
-        outside: dict[object, int] = {}
-        for u in inner:
-            for d in deps[u]:
-                if owner[d] is not o:
-                    outside[owner[d]] = max(outside.get(owner[d], 0), height[d])
-        need[o] = sorted(outside, key=lambda x: -outside[x])
-    starts = [owner[r.args[0] if r.op == "out" else r] for r in roots
-              if (r.args[0] if r.op == "out" else r) in owner]  # fmt: skip
-    return list(_toposort([*dict.fromkeys(starts), *need], need))
 
 
 def statements(items: list[Item]) -> int:
