@@ -157,10 +157,16 @@ class LanesEngine:
             owner: what `program` closes over, to find it in the cache without tracing it again.
         """
         key = fingerprint("env", program if owner is None else owner)
-        return self._compile("environment step", program, example, key)
+        instead = "is not compiled as one program, its physics is"
+        return self._compile("environment step", program, example, key, instead)
 
     def _compile(
-        self, what: str, program: Callable[..., Any], example: tuple[Any, ...], key: str | None
+        self,
+        what: str,
+        program: Callable[..., Any],
+        example: tuple[Any, ...],
+        key: str | None,
+        instead: str = "runs on the reference engine",
     ) -> Callable[..., Any] | None:
         meter = _Meter(what)
         try:
@@ -170,8 +176,8 @@ class LanesEngine:
                     progress=meter,
                 )  # fmt: skip
         except lanes.LanesError as error:
-            self._refused.append(f"{what}: {error}")
-            log.warning("alloy: the %s runs on the reference engine: %s", what, error)
+            self._refused.append(f"the {what} {instead}: {error}")
+            log.warning("alloy: the %s %s: %s", what, instead, error)
             return None
         finally:
             meter.close()
@@ -181,7 +187,7 @@ class LanesEngine:
     def report(self) -> dict[str, Any]:
         """What runs, why, what was compiled, and what was not."""
         said = {"engine": self.name, "reason": self._reason, "programs": dict(self._reports)}
-        return said | ({"on reference": list(self._refused)} if self._refused else {})
+        return said | ({"not compiled": list(self._refused)} if self._refused else {})
 
 
 def _wants_gradient(m: Model, d: Data) -> bool:

@@ -21,6 +21,8 @@ SLIDER = """
     <geom type="capsule" size=".05" fromto="0 0 0 .4 0 0"/></body>
 </worldbody><actuator><motor joint="j" ctrlrange="-1 1"/></actuator></mujoco>"""
 
+NAMED = SLIDER.replace('<motor joint="j"', '<motor name="j" joint="j"')
+
 
 @pytest.fixture(scope="module")
 def cheetah():
@@ -146,7 +148,7 @@ def test_over_budget_falls_back_and_says_so_once(monkeypatch, caplog):
         for _ in range(3):
             sim.step()
     assert len([r for r in caplog.records if "reference" in r.message]) == 1
-    assert "statements" in sim.engine_report()["on reference"][0]
+    assert "statements" in sim.engine_report()["not compiled"][0]
     ref = alloy.build(SLIDER, worlds=2, engine="reference")
     for _ in range(3):
         ref.step()
@@ -162,3 +164,24 @@ def test_the_environment_variable_decides_auto(monkeypatch):
     monkeypatch.setenv("ALLOY_ENGINE", "fast")
     with pytest.raises(ValueError, match="ALLOY_ENGINE must be one of"):
         engines.make_engine("auto", model)
+
+
+def test_a_term_that_cannot_be_compiled_runs_in_torch_on_compiled_physics(caplog):
+    from alloy.envs import Task, VectorEnv, checks
+
+    def odd(sim):  # an operator outside the compiler's table
+        return torch.special.bessel_j0(sim.joint("j").pos)
+
+    task = Task(
+        obs=[odd], actions=["j"], reward={"alive": (1.0, checks.alive())}, max_steps=5
+    )  # fmt: skip
+    with caplog.at_level(logging.WARNING, "alloy"):
+        env = VectorEnv(NAMED, task, worlds=3, engine="lanes")
+        env.reset(seed=0)
+        for _ in range(3):
+            obs, *_ = env.step(torch.ones(3, 1))
+    said = env.sim.engine_report()
+    assert "is not compiled as one program, its physics is" in said["not compiled"][0]
+    assert "bessel_j0" in said["not compiled"][0]
+    assert [name for name in said["programs"] if "substeps" in name]
+    torch.testing.assert_close(obs[:, 0], torch.special.bessel_j0(env.sim.qpos[:, -1]))

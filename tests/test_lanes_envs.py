@@ -69,7 +69,7 @@ def case(request):
     env = make(request.param, 64, threads=2)
     out = run(env)
     report = env.sim.engine_report()
-    assert report["engine"] == "lanes" and "on reference" not in report
+    assert report["engine"] == "lanes" and "not compiled" not in report
     assert "environment step" in report["programs"]  # one compiled call, not physics alone
     assert (env._episode.number >= STEPS // LENGTH).all()  # resets took place
     return request.param, out

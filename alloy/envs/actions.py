@@ -80,24 +80,39 @@ def _index(sim: Simulator, actuator: str, term: ActionTerm) -> int:
     return sim.actuator(actuator).id
 
 
-def bind_actions(terms: Sequence[ActionTerm] | None, sim: Simulator) -> Actions:
+def _term(given: ActionTerm | str) -> ActionTerm:
+    """An action term; the name of an actuator stands for its target within its ctrlrange."""
+    if isinstance(given, str):
+        return ActionTerm(given, (given,))
+    if not isinstance(given, ActionTerm):
+        raise TypeError(
+            f"actions must be ActionTerms or names of actuators, not {type(given).__name__} "
+            f"{given!r}; alloy.envs.robots has helpers that make them"
+        )
+    return given
+
+
+def bind_actions(given: Sequence[ActionTerm | str] | None, sim: Simulator) -> Actions:
     """The action space of a task.
 
     Args:
-        terms: one per component, each a number in [-1, 1]; None for the actuators themselves, in
-            their own units and within their ctrlrange ([-1, 1] where one has none).
+        given: one per component, each a number in [-1, 1]; the name of an actuator is its target.
+            None for the actuators themselves, in their own units and within their ctrlrange
+            ([-1, 1] where one has none).
         sim: the simulator whose actuators are driven.
 
     Raises:
         UnknownName: a term drives an actuator that is not there; the message has near matches.
         ValueError: two terms of one name or on one actuator, or a target without bounds.
+        TypeError: something that is no term.
     """
     nu, mj = sim.mj_model.nu, sim.mj_model
     ranges = [
         tuple(mj.actuator_ctrlrange[i]) if mj.actuator_ctrllimited[i] else None for i in range(nu)
     ]
-    if terms is None:
+    if given is None:
         return _raw(sim, [r if r is not None else UNLIMITED for r in ranges])
+    terms = [_term(t) for t in given]
     names = [t.name for t in terms]
     table: dict[int, tuple[int, bool, list[float], float]] = {}
     for k, term in enumerate(terms):

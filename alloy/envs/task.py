@@ -36,8 +36,9 @@ class Task:
     Attributes:
         obs: terms of the observation (see `alloy.envs.observations`), or a dict of such lists by
             group, such as {"policy": [...], "critic": [...]}.
-        actions: components of the action space, each in [-1, 1]; None for the actuators themselves,
-            in their own units and ranges.
+        actions: components of the action space, each in [-1, 1]: action terms, or names of
+            actuators for their targets; None for the actuators themselves, in their own units and
+            ranges.
         reward: terms by name, each a weight and a check; their sum is the reward.
         success: bool check; it is reported and, by default, ends the episode as terminated.
         failure: bool check that ends the episode as terminated.
@@ -53,7 +54,7 @@ class Task:
     """
 
     obs: Spec
-    actions: Sequence[ActionTerm] | None = None
+    actions: Sequence[ActionTerm | str] | None = None
     reward: Mapping[str, tuple[float, Operand]] = field(default_factory=dict)
     success: Operand | None = None
     failure: Operand | None = None

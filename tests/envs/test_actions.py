@@ -194,3 +194,11 @@ def test_a_robot_without_actuators_cannot_act():
     env = VectorEnv(bare, Task(obs=["a"]), 2, engine="reference")
     env.reset(seed=0)
     assert env.step(torch.zeros(2, 0))[0].shape == (2, 13)
+
+
+def test_the_name_of_an_actuator_is_its_target_and_anything_else_is_refused():
+    env = two("x")
+    assert env.action_names() == ["x"]
+    assert ctrl_after(env, [[1.0], [-1.0]])[:, 0].tolist() == [4.0, -2.0]
+    with pytest.raises(TypeError, match="ActionTerms or names of actuators, not int 3"):
+        two(3)
