@@ -92,6 +92,7 @@ class Names:
             )
             for t, q, v, body, limited in joints
         )
+        self.ctrl_limited = tuple(bool(limited) for limited in m.actuator_ctrllimited)
         self.sensors = tuple(
             slice(int(adr), int(adr) + int(dim))
             for adr, dim in zip(m.sensor_adr, m.sensor_dim, strict=True)

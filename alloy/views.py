@@ -345,7 +345,14 @@ class ActuatorView(_Part):
     force = _data("actuator_force", "Force in the present state, [W], N or N m.")
     length = _data("actuator_length", "Length of the transmission, [W].")
     velocity = _data("actuator_velocity", "Rate of change of the length, [W].")
-    ctrlrange = _model("actuator_ctrlrange", "Range of ctrl, [W, 2]; infinite without one.")
+    _range = _model("actuator_ctrlrange", "What the model has in its place, zeros without a range.")
+
+    @property
+    def ctrlrange(self) -> Tensor:
+        """Range of ctrl, [W, 2]; infinite without one."""
+        end = torch.full_like(self.ctrl, torch.inf)
+        limited = self._view._names.ctrl_limited[self.id]
+        return self._range if limited else torch.stack([-end, end], -1)
 
 
 class TendonView(_Part):
