@@ -13,6 +13,7 @@ import torch
 
 import alloy
 from alloy.engines import LanesEngine
+from alloy.envs.backend import import_action
 
 ROOT = Path(__file__).parent.parent
 IDS = ("HalfCheetah-v5", "GripperLift-v0")
@@ -121,6 +122,17 @@ def test_steps_and_resets_are_those_of_the_float64_reference(case):
             torch.testing.assert_close(a.to(b.dtype), b, atol=within, rtol=within)
         ended += int(mine[3].sum())
     assert ended == 16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_actions_are_copied_to_where_a_compiled_step_reads_them_in_place(dtype):
+    given = torch.arange(15).reshape(5, 3).to(dtype)
+    for action in (given, given.numpy(), given.T.contiguous().T):
+        kept = import_action(action, (5, 3), torch.float32, given.device)
+        assert kept.T.is_contiguous() and kept.dtype == torch.float32
+        assert torch.equal(kept, given.float())
+    kept += 1
+    assert given[0, 0] == 0
 
 
 def script(*args):

@@ -94,7 +94,9 @@ def import_action(
         action = torch.from_numpy(
             action.astype(np.float64 if dtype == torch.float64 else np.float32)
         )
-    return action.detach().to(device=device, dtype=dtype, copy=True)
+    # world axis last in memory, as everything of the physics: a compiled step reads it in place
+    kept = torch.empty(shape[::-1], device=device, dtype=dtype).T
+    return kept.copy_(action.detach())
 
 
 def import_mask(mask: Any, worlds: int, device: torch.device) -> Tensor:
