@@ -42,14 +42,14 @@ def _elements(mj: mujoco.MjModel) -> list[str]:
     for count, what in (
         (mj.nflex, "<flex> (deformables)"),
         (mj.nplugin, "<plugin>"),
-        (mj.nplastic, "springyield (plastic springs)"),
+        (getattr(mj, "nplastic", 0), "springyield (plastic springs)"),
         (mj.nhistory, "delay (history buffers)"),
     ):
         if count:
             out.append(f"{what}: {count} in the model, remove them")
     for j in range(mj.njnt):
         for attribute in ("jnt_stiffnesspoly", "jnt_springyield"):
-            value = np.atleast_1d(getattr(mj, attribute)[j])
+            value = np.atleast_1d(getattr(mj, attribute, np.zeros(mj.njnt))[j])
             if value.any():
                 what = attribute.removeprefix("jnt_")
                 out.append(f"{name_of(mj, 'joint', j)} {what}={value}: use linear stiffness only")

@@ -47,10 +47,10 @@ def _tendons(m: mujoco.MjModel) -> Iterator[str]:
     }
     for t in range(m.ntendon):
         name = _name(m, "tendon", t)
-        if m.tendon_type[t] == mujoco.mjtTendon.mjTENDON_SPATIAL:
+        if m.wrap_type[m.tendon_adr[t]] != mujoco.mjtWrap.mjWRAP_JOINT:
             yield (f"{name}: spatial tendons (sites, wrapping); remove it or use a fixed tendon")
         for field, what in attributes.items():
-            if np.any(getattr(m, field)[t]):
+            if np.any(getattr(m, field, np.zeros(m.ntendon))[t]):
                 yield f"{name} {what}; leave it out"
 
 
