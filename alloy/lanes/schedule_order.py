@@ -59,7 +59,7 @@ def fire(units: list, deps: dict, key: dict) -> Iterator[tuple[Literal, list]]:
             g = heapq.heappop(complete)[1]
             members = groups.pop(g)
         else:
-            g, members = _readiest(groups, deps, waiting)
+            g, members = _readiest(groups, deps, waiting, missing)
             taken = set(members)
             groups[g] = [u for u in groups[g] if u not in taken]
             for u in groups[g]:  # the rest now waits for these as for any other unit
@@ -90,22 +90,17 @@ def _turns(sequence: list, deps: dict, key: dict) -> dict:
     return turn
 
 
-def _readiest(groups: dict, deps: dict, waiting: dict) -> tuple[tuple, list]:
-    """The group of which the largest share can run now, and that share."""
-    best: tuple[float, Any, list] = (0.0, None, [])
-    for g, members in groups.items():
-        inside, can = set(members), {}
+def _readiest(groups: dict, deps: dict, waiting: dict, missing: dict) -> tuple[tuple, list]:
+    """The group that waits for least by its size, and what of it can run now."""
+    for g in sorted(groups, key=lambda g: missing[g] / len(groups[g])):
+        members = groups[g]
+        can: dict = dict.fromkeys(members, False)
         for u in members:
-            if waiting[u] == 0 and all(can.get(d, d not in inside) for d in deps[u]):
-                can[u] = True
-            else:
-                can[u] = False
+            can[u] = waiting[u] == 0 and all(can.get(d, True) for d in deps[u])
         ready = [u for u in members if can[u]]
-        if len(ready) / len(members) > best[0]:
-            best = (len(ready) / len(members), g, ready)
-    if not best[2]:
-        raise AssertionError("regions wait for each other")
-    return best[1], best[2]
+        if ready:
+            return g, ready
+    raise AssertionError("regions wait for each other")
 
 
 def toposort(units: Iterable, deps: dict) -> Iterator:
