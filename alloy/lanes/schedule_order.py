@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
