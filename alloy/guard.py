@@ -116,7 +116,9 @@ def guarded_step(
         qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
     )
 
-    def substep(d: Data, stopped: Tensor, derived: bool) -> tuple[Data, Tensor]:
+    def substep(
+        d: Data, stopped: Tensor, derived: bool, keep: tuple[str, ...]
+    ) -> tuple[Data, Tensor]:
         new = forward.step(m, d, derived=derived, keep=keep)
         stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
         state = {
@@ -128,18 +130,20 @@ def guarded_step(
         }
         return replace(new, **state, **kept), stopped
 
+    carried = () if derived else keep  # else the last substep stands behind the loop
+
     def body(_: int | Tensor, stopped: Tensor, niter: Tensor, *carry: Tensor) -> control.Carry:
         at = replace(d, **dict(zip(STATE, carry, strict=False)))
-        new, stopped = substep(at, stopped, derived=False)
+        new, stopped = substep(at, stopped, derived=False, keep=carried)
         niter = torch.maximum(niter, new.solver_niter)
-        return (stopped, niter, *(getattr(new, name) for name in (*STATE, *keep)))
+        return (stopped, niter, *(getattr(new, name) for name in (*STATE, *carried)))
 
     state = tuple(getattr(d, name) for name in STATE)
     carry = (guard.invalid | ~sound, torch.zeros_like(d.step_count), *state)
-    carry = control.repeat(substeps - derived, body, (*carry, *forward.unset(m, d, keep)))
+    carry = control.repeat(substeps - derived, body, (*carry, *forward.unset(m, d, carried)))
     stopped, niter, *rest = carry
-    d = replace(d, **dict(zip((*STATE, *keep), rest, strict=True)), solver_niter=niter)
+    d = replace(d, **dict(zip((*STATE, *carried), rest, strict=True)), solver_niter=niter)
     if derived:
-        d, stopped = substep(d, stopped, derived=True)
+        d, stopped = substep(d, stopped, derived=True, keep=keep)
         d = replace(d, solver_niter=torch.maximum(d.solver_niter, niter))
     return d, guard._replace(invalid=stopped)

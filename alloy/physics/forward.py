@@ -192,11 +192,12 @@ def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Dat
     """
     h, start = m.opt.timestep, d
     rest, none = torch.zeros_like(d.qvel), torch.zeros_like(d.step_count)
+    carried = () if derived else keep
 
     def stage(i: int | Tensor, *carry: Tensor) -> control.Carry:
         qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensordata = carry[:10]
         at = replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
-        at = _forward(m, at, keep)
+        at = _forward(m, at, carried)
         rate = _pulled_back(m, h * moved, qvel)
         share, weight = 0.5 * (1 + (i == 2)), 1 + ((i == 1) | (i == 2))
         moved = share * rate
@@ -211,16 +212,16 @@ def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Dat
             act_dots + weight * at.act_dot,
             torch.maximum(niter, at.solver_niter),
             torch.where(torch.as_tensor(i == 0), at.sensordata, sensordata),
-            *(getattr(at, name) for name in keep),
+            *(getattr(at, name) for name in carried),
         )
 
     carry = (
         d.qpos, d.qvel, d.act, d.qacc_warmstart, rest, rest, rest, torch.zeros_like(d.act), none,
-        d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata), *unset(m, d, keep),
+        d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata), *unset(m, d, carried),
     )  # fmt: skip
     carry = control.repeat(3 if derived else 4, stage, carry)
     qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = carry[:10]
-    d = replace(d, **dict(zip(keep, carry[10:], strict=True)))
+    d = replace(d, **dict(zip(carried, carry[10:], strict=True)))
     if derived:
         d = replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
         d = _forward(m, d, keep)
