@@ -9,9 +9,7 @@ a slot that the geometry does not fill has dist FAR. Source: MuJoCo 4.0's primit
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -29,13 +27,6 @@ PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6  # mjtGeom
 # sine of the angle below which a tangent is not taken from an axis, and sine squared of the angle
 # below which capsules are parallel: the reference's numbers
 TOLERANCE = {torch.float64: (1e-12, 1e-8), torch.float32: (1e-4, 1e-6)}
-
-
-class Collider(NamedTuple):
-    """A narrowphase function and the number of contact slots it fills for a pair."""
-
-    fn: Callable[..., Contacts]
-    slots: int
 
 
 @triton.jit
@@ -91,17 +82,23 @@ def collide_pairs(
         size: (1|W, ngeom, 3) [m].
         geom1: (P,) geoms whose kind is kind[0].
         geom2: (P,) geoms whose kind is kind[1].
-        kind: one of COLLIDERS.
+        kind: one of SHAPES.
     """
     tables = tuple(_int32(g) for g in (geom1, geom2))
     return _launch((pos, mat, size), (pos, mat, size), tables, kind)
 
 
-def _gathered(
-    pos1: Tensor, mat1: Tensor, size1: Tensor,
-    pos2: Tensor, mat2: Tensor, size2: Tensor, margin: Tensor, kind: tuple[int, int],
-) -> Contacts:  # fmt: skip
-    """A collider with the reference's signature: geoms of pair i at index i."""
+def collide(
+    kind: tuple[int, int],
+    pos1: Tensor,
+    mat1: Tensor,
+    size1: Tensor,
+    pos2: Tensor,
+    mat2: Tensor,
+    size2: Tensor,
+    margin: Tensor,
+) -> Contacts:
+    """See `alloy.ops.collide`; the kinds are those of SHAPES."""
     del margin  # no kind here looks at it
     every = _counting(pos1.shape[1], pos1.device)
     return _launch((pos1, mat1, size1), (pos2, mat2, size2), (every, every), kind)
@@ -132,6 +129,7 @@ def _counting(n: int, device: torch.device) -> Tensor:
     return table(np.arange(n), device)
 
 
+# name and slots of every kind with a kernel; the others stay with the reference
 SHAPES: dict[tuple[int, int], tuple[str, int]] = {
     (PLANE, SPHERE): ("plane-sphere", 1),
     (PLANE, CAPSULE): ("plane-capsule", 2),
@@ -142,8 +140,4 @@ SHAPES: dict[tuple[int, int], tuple[str, int]] = {
     (SPHERE, CAPSULE): ("sphere-capsule", 1),
     (SPHERE, BOX): ("sphere-box", 1),
     (CAPSULE, CAPSULE): ("capsule-capsule", 2),
-}
-# kinds without an entry have no kernel and stay with the reference
-COLLIDERS: dict[tuple[int, int], Collider] = {
-    kind: Collider(partial(_gathered, kind=kind), slots) for kind, (_, slots) in SHAPES.items()
 }

@@ -6,11 +6,12 @@ import torch
 from alloy.math import quat_normalize, quat_to_mat
 from alloy.ops.reference.collide import COLLIDERS as REFERENCE
 from alloy.ops.reference.collide_shared import tolerance
-from alloy.ops.triton.collide import COLLIDERS, TOLERANCE, collide_pairs
+from alloy.ops.triton.collide import SHAPES, TOLERANCE, collide, collide_pairs
+from scripts.kernels import Call
 from tests.ops.oracle import kind_id
-from tests.ops.triton.calls import Call, assert_twin
+from tests.ops.triton.calls import assert_twin
 
-KINDS = list(COLLIDERS)
+KINDS = list(SHAPES)
 
 
 def poses(worlds: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -36,11 +37,11 @@ def arguments(worlds: int, shared: bool) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize(("worlds", "shared"), [(1, True), (3, False), (37, True)])
 def test_kernel_equals_reference(kind, worlds, shared):
     args = arguments(worlds, shared)
-    call = Call(args, REFERENCE[kind].fn(*args))
-    assert COLLIDERS[kind].slots == REFERENCE[kind].slots
-    assert_twin(COLLIDERS[kind].fn, call, torch.float64, 1e-12)
+    call = Call((kind, *args), REFERENCE[kind].fn(*args))
+    assert SHAPES[kind] == (kind_id(kind), REFERENCE[kind].slots)
+    assert_twin(collide, call, torch.float64, 1e-12)
     if worlds == 3 and kind_id(kind) != "capsule-capsule":  # float32 may find others parallel
-        assert_twin(COLLIDERS[kind].fn, call, torch.float32, 3e-5)
+        assert_twin(collide, call, torch.float32, 3e-5)
 
 
 def test_pairs_are_picked_from_all_geoms():

@@ -6,7 +6,8 @@ import torch
 from alloy.ops.reference import linear as reference_linear
 from alloy.ops.reference import pose as reference_pose
 from alloy.ops.triton import linear, pose
-from tests.ops.triton.calls import Call, assert_twin, calls_of
+from scripts.kernels import Call
+from tests.ops.triton.calls import assert_twin, calls_of
 from tests.physics.models import JOINTS
 
 DTYPES = {torch.float64: 1e-14, torch.float32: 1e-6}

@@ -18,7 +18,8 @@ def rest(cone: str, impratio: float, dims: tuple[int, int], iterations: int = 2)
     far from the minimum of elliptic cones do steps amplify rounding.
     """
     return f"""
-<mujoco><option cone="{cone}" impratio="{impratio}" iterations="{iterations}"/>
+<mujoco><option cone="{cone}" impratio="{impratio}" iterations="{iterations}"
+  ls_iterations="6"/>
 <default><geom friction=".8 .02 .01"/></default>
 <worldbody><geom type="plane" size="5 5 1" condim="1"/>
   <body pos="0 0 -.3"><freejoint/><geom size=".4" condim="{dims[0]}"/></body>

@@ -16,7 +16,7 @@ ITERATIONS = {"HalfCheetah": 3, "Go2": 1, "GripperLift": 3}
 def settled(name: str) -> tuple[mujoco.MjModel, mujoco.MjData]:
     """A model after half a second under MuJoCo, lying or standing on the ground."""
     mj = LANES[name]().compile()
-    mj.opt.iterations = ITERATIONS[name]
+    mj.opt.iterations, mj.opt.ls_iterations = ITERATIONS[name], 4
     mjd = mujoco.MjData(mj)
     if mj.nkey:
         mujoco.mj_resetDataKeyframe(mj, mjd, 0)

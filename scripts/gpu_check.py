@@ -1,0 +1,325 @@
+"""Is the Triton engine right and fast on this GPU? One run of under 8 minutes, no mujoco needed.
+
+    python scripts/gpu_pack.py                       # where mujoco is; writes out/gpu_pack
+    python scripts/gpu_check.py                      # where the GPU is; torch, triton, numpy
+    python scripts/gpu_check.py --device cpu         # rehearsal in Triton's interpreter, minutes
+
+Checks every kernel and whole steps against the float64 reference, then bitwise determinism, then
+measures: steps/s with and without a CUDA graph, memory per world, time per kernel. Prints a table
+and writes a JSON file. A part that fails is reported and the others still run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # run from a checkout that is not installed
+if "cpu" in sys.argv:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+import triton
+from kernels import cast, fast_interpreter, kernels, note_calls, twin_of, worst
+from torch import Tensor
+
+from alloy.ops.triton import lane
+from alloy.physics import forward
+from alloy.physics.model import STATE, Data, Model, empty_world_last
+
+BUDGET = 420.0  # seconds; no new measurement starts later
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3}  # of kernels; of steps, see check_steps
+REPORT: dict[str, Any] = {}
+
+
+@dataclass
+class Case:
+    """A packed model, on the device."""
+
+    name: str
+    model: Model  # float64
+    start: dict[str, Tensor]
+    after: dict[int, dict[str, Tensor]]
+
+    def data(self, worlds: int, dtype: torch.dtype) -> Data:
+        """The packed states over and over, world axis last in memory."""
+        out = {}
+        for name, value in self.start.items():
+            count = -(-worlds // len(value))
+            many = cast(value, dtype).repeat(count, *(1,) * (value.ndim - 1))[:worlds]
+            kw = {"dtype": many.dtype, "device": many.device}
+            out[name] = empty_world_last(worlds, tuple(value.shape[1:]), **kw).copy_(many)
+        return Data(**out)
+
+
+@dataclass
+class Options:
+    """What to run, and until when."""
+
+    device: torch.device
+    worlds: list[int]
+    steps: int  # of the determinism check
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up for new measurements."""
+        return time.perf_counter() - self.began > BUDGET
+
+    def wait(self) -> None:
+        """Wait for the device's queue."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def load(path: Path, device: torch.device) -> Case:
+    """A packed model."""
+    packed = torch.load(path, weights_only=False)
+    return Case(path.stem, *(cast(packed[k], torch.float64, device) for k in (
+        "model", "start", "after")))  # fmt: skip
+
+
+# ------------------------------------------------------------------ is it right?
+
+
+def check_kernels(case: Case, options: Options) -> dict[str, float]:
+    """Largest relative error of every kernel on the calls of a reference step, in float32."""
+    worlds = 37 if options.device.type == "cuda" else 2
+    d = case.data(worlds, torch.float64)
+    calls = note_calls(lambda: forward.step(case.model, d))
+    errors = {}
+    for name, call in calls.items():
+        twin = twin_of(case.model, name)
+        for dtype in TOLERANCE:
+            result = twin(*cast(call.args, dtype))
+            error = worst(result, call.result)
+            short = str(dtype).removeprefix("torch.")
+            errors[f"{name} {short}"] = error
+            if not error <= TOLERANCE[dtype]:
+                raise AssertionError(f"{name} in {short}: relative error {error:.1e}")
+    return errors
+
+
+def check_steps(case: Case, options: Options) -> dict[str, float]:
+    """Error of qpos after 1 and 10 steps against the reference's, stored with the model.
+
+    In float64 it is bound to 1e-7. In float32 contacts amplify rounding: the median world's error
+    is bound instead, to 1e-3.
+    """
+    errors = {}
+    worlds = len(case.start["qpos"]) if options.device.type == "cuda" else 1
+    for dtype in (torch.float64, torch.float32):
+        m, d = cast(case.model, dtype), case.data(worlds, dtype)
+        with kernels(m):
+            for step in range(1, (10 if options.device.type == "cuda" else 1) + 1):
+                d = forward.step(m, d)
+                if step in case.after:
+                    expected = case.after[step]["qpos"][:worlds]
+                    gap = (d.qpos.double() - expected).abs().amax(-1)
+                    short = str(dtype).removeprefix("torch.")
+                    value = gap.amax() if dtype == torch.float64 else gap.median()
+                    errors[f"{step} steps {short}"] = float(value)
+    bounds = {name: 1e-7 if "float64" in name else 1e-3 for name in errors}
+    wrong = {name: e for name, e in errors.items() if not e <= bounds[name]}
+    if wrong:
+        raise AssertionError(f"qpos is off by {wrong}, allowed {bounds}")
+    return errors
+
+
+def digest(d: Data, worlds: int) -> str:
+    """A hash of the state of the first worlds, bit by bit."""
+    state = [getattr(d, name)[:worlds].cpu().contiguous().numpy().tobytes() for name in STATE]
+    return hashlib.sha256(b"".join(state)).hexdigest()[:16]
+
+
+def check_determinism(case: Case, options: Options) -> dict[str, str]:
+    """The same bits after many steps, twice, and in another number of worlds."""
+    m = cast(case.model, torch.float32)
+    hashes = []
+    few, many = (64, 192) if options.device.type == "cuda" else (2, 33)
+    for worlds in (few, few, many):
+        d = case.data(worlds, torch.float32)
+        with kernels(m):
+            for _ in range(options.steps):
+                d = forward.step(m, d)
+        hashes.append(digest(d, few))
+    if len(set(hashes)) != 1:
+        raise AssertionError(f"hashes differ: twice {hashes[:2]}, with {many} worlds {hashes[2]}")
+    return {"hash": hashes[0], "steps": str(options.steps)}
+
+
+# ------------------------------------------------------------------ how fast is it?
+
+
+def graph_of(m: Model, d: Data) -> Callable[[], None]:
+    """One step from and to the tensors of `d`, as a CUDA graph."""
+
+    def step() -> None:
+        new = forward.step(m, d)
+        for name in STATE:
+            getattr(d, name).copy_(getattr(new, name))
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def rate(run: Callable[[], None], options: Options, seconds: float = 1.0) -> float:
+    """Calls per second, measured for about `seconds`."""
+    run()
+    options.wait()
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        for _ in range(5 if options.device.type == "cuda" else 1):
+            run()
+            count += 1
+        options.wait()
+    return count / (time.perf_counter() - began)
+
+
+def measure(case: Case, options: Options) -> dict[str, dict[str, float]]:
+    """Million physics steps/s by world count, plain and as a graph, and bytes per world."""
+    m = cast(case.model, torch.float32)
+    table: dict[str, dict[str, float]] = {}
+    for worlds in options.worlds:
+        if options.late:
+            break
+        row = table[str(worlds)] = {}
+        d = case.data(worlds, torch.float32)
+        with kernels(m):
+            if options.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
+            row["plain"] = rate(lambda d=d: forward.step(m, d), options) * worlds / 1e6
+            if options.device.type == "cuda":
+                row["kB per world"] = (torch.cuda.max_memory_allocated() - before) / worlds / 1e3
+                try:
+                    row["graph"] = rate(graph_of(m, d), options) * worlds / 1e6
+                except RuntimeError as error:  # some operation cannot be captured: say which
+                    REPORT.setdefault("not captured", {})[case.name] = str(error).splitlines()[0]
+                finite = torch.isfinite(d.qpos).all(-1).float().mean()
+                row["finite worlds"] = float(finite)
+    return table
+
+
+def time_kernels(case: Case, options: Options) -> dict[str, float]:
+    """Microseconds of each kernel in one step of 4,096 worlds, and of all that is around them."""
+    worlds = 4096 if options.device.type == "cuda" else 2
+    m, times = cast(case.model, torch.float32), defaultdict(float)
+    d, original = case.data(worlds, torch.float32), lane.run
+
+    def timed(kernel: Any, *parts: Any) -> None:
+        options.wait()
+        began = time.perf_counter()
+        original(kernel, *parts)
+        options.wait()
+        times[kernel.__name__.strip("_").removesuffix("_kernel")] += time.perf_counter() - began
+
+    with kernels(m):
+        forward.step(m, d)
+        lane.run = timed
+        try:
+            rounds = 10 if options.device.type == "cuda" else 1
+            for _ in range(rounds):
+                forward.step(m, d)
+        finally:
+            lane.run = original
+    return {name: seconds / rounds * 1e6 for name, seconds in times.items()}
+
+
+# ------------------------------------------------------------------ all of it
+
+PARTS: dict[str, Callable[[Case, Options], Any]] = {
+    "kernels": check_kernels,
+    "steps": check_steps,
+    "determinism": check_determinism,
+    "throughput": measure,
+    "microseconds": time_kernels,
+}
+
+
+def run_parts(cases: list[Case], options: Options) -> bool:
+    """Run every part for every model, checks before measurements; whether all went well."""
+    good = True
+    for part, function in PARTS.items():
+        for case in cases:
+            if options.late:
+                print(f"{part} {case.name}: left out, the time is up", flush=True)
+                continue
+            began = time.perf_counter()
+            try:
+                result = function(case, options)
+                said = "ok"
+            except Exception as error:
+                result, said, good = f"{type(error).__name__}: {error}", "FAILED", False
+                traceback.print_exc()
+            REPORT.setdefault(part, {})[case.name] = result
+            print(f"{part} {case.name}: {said} in {time.perf_counter() - began:.1f} s", flush=True)
+    return good
+
+
+def print_table() -> None:
+    """Throughput and the largest errors, as Markdown."""
+    print("\n| model | worlds | M steps/s plain | M steps/s graph | kB per world |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, rows in REPORT.get("throughput", {}).items():
+        for worlds, row in rows.items() if isinstance(rows, dict) else ():
+            cells = [f"{row[k]:.3g}" if k in row else "-" for k in (
+                "plain", "graph", "kB per world")]  # fmt: skip
+            print(f"| {name} | {worlds} | " + " | ".join(cells) + " |")
+    for part in ("kernels", "steps"):
+        for name, result in REPORT.get(part, {}).items():
+            if isinstance(result, dict):
+                print(f"{part} {name}: largest error {max(result.values()):.1e}")
+
+
+def main() -> None:
+    """Run everything; exit status 1 if a check failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pack", type=Path, default=Path("out/gpu_pack"))
+    parser.add_argument("--out", type=Path, default=Path("out/gpu_check.json"))
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--models", nargs="+", help="of the packed ones; all by default")
+    parser.add_argument("--steps", type=int, default=1000, help="of the determinism check")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    if device.type == "cuda":
+        REPORT["card"] = torch.cuda.get_device_name()
+        worlds = [1024, 4096, 16384, 65536]
+    else:
+        fast_interpreter()
+        REPORT["card"], worlds = "none: rehearsal in the interpreter", [2]
+    REPORT["versions"] = {"torch": torch.__version__, "triton": triton.__version__}
+    torch.set_grad_enabled(False)
+    paths = sorted(args.pack.glob("*.pt"))
+    paths = [p for p in paths if args.models is None or p.stem in args.models]
+    if not paths:
+        raise SystemExit(f"no model in {args.pack}; make one with scripts/gpu_pack.py")
+    options = Options(device, worlds, args.steps)
+    good = run_parts([load(p, device) for p in paths], options)
+    print_table()
+    REPORT["seconds"] = time.perf_counter() - options.began
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(REPORT, indent=1))
+    raise SystemExit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
