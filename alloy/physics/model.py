@@ -232,8 +232,14 @@ def field_shape(m: Model, f: Field) -> tuple[int, ...]:
 
 
 def empty_world_last(worlds: int, shape: tuple[int, ...], **kw: Any) -> Tensor:
-    """Zeros of shape (worlds, *shape) whose world axis is last in memory."""
-    return torch.zeros(*shape, worlds, **kw).movedim(-1, 0)
+    """Zeros of shape (worlds, *shape) whose world axis is last in memory.
+
+    No view of another tensor: torch.compile would look at what it is a view of, too.
+    """
+    strides = [worlds] * len(shape)
+    for k in range(len(shape) - 2, -1, -1):
+        strides[k] = strides[k + 1] * max(shape[k + 1], 1)
+    return torch.empty_strided((worlds, *shape), (1, *strides), **kw).zero_()
 
 
 def make_data(m: Model, worlds: int) -> Data:
