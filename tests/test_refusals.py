@@ -138,3 +138,24 @@ def test_scenes_where_nothing_moves_by_itself(body, rest, dtype):
         assert (sim.body("hand").pos[:, 0] == 1).all()
     sim.load_state(start)
     assert sim.time.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("field", ["qfrc_applied", "xfrc_applied"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_c36_a_force_that_is_no_number_troubles_its_own_world_only(field, value):
+    sim, clean = build(ARM, 3), build(ARM, 3)
+    for s in (sim, clean):  # the cube on the ground, so that there are constraints
+        s.qpos = torch.tensor([[0.0, 1, 0, 0.1, 1, 0, 0, 0]] * 3)
+    force = getattr(sim, field).clone()
+    force[1] = value
+    setattr(sim, field, force)
+    sim.step()
+    clean.step()
+    assert sim.health().invalid.tolist() == [False, True, False]
+    assert torch.equal(sim.qpos[[0, 2]], clean.qpos[[0, 2]])
+    assert torch.isfinite(sim.qpos).all()
+    sim.reset()
+    clean.reset()
+    sim.step()
+    clean.step()
+    assert torch.equal(sim.qpos, clean.qpos)

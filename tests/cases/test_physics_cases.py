@@ -27,6 +27,22 @@ def sound(sim: alloy.Simulator) -> bool:
     return finite and not sim.health().invalid.any()
 
 
+@pytest.mark.parametrize("friction", ["1e-3", "1e-5", "0"])
+def test_c20_stacks_with_almost_no_friction_stay_finite_in_float32(friction):
+    bodies = "".join(
+        f"""<body pos="0 0 {z}"><freejoint/>
+          <geom type="box" size="{r} {r} {r}" mass="1" friction="{friction} 0 0"/></body>"""
+        for z, r in ((0.2, 0.2), (0.5, 0.1))
+    )
+    text = f"""<mujoco><worldbody><geom type="plane" size="9 9 1" friction="0 0 0"/>{bodies}
+        </worldbody></mujoco>"""
+    sim = alloy.build(text, engine="reference")
+    for _ in range(100):
+        run(sim, sim.physics_dt)
+        assert sound(sim)
+    assert sim.qpos[0, [2, 9]].tolist() == pytest.approx([0.1998, 0.4998], abs=3e-4)
+
+
 def test_c42_a_peg_on_a_cube_lies_still():
     sim = build(
         """<geom type="box" size=".025 .025 .025" pos="0 0 .025"/>

@@ -100,6 +100,9 @@ def _newton(
         _, r, x = state.split(split, 1)
         hessian = torch.baddbmm(mass, jac_t, cone.curvature(rows, x, jac, jac_normal))
         uphill = torch.cholesky_solve(grad, torch.linalg.cholesky_ex(hessian).L)
+        # where rounding left the Hessian indefinite (mu near 0 in float32): each dof by itself
+        rises = (grad * uphill).sum(1, keepdim=True) > 0
+        uphill = torch.where(rises, uphill, grad / hessian.diagonal(dim1=1, dim2=2).unsqueeze(-1))
         mv, jv = torch.bmm(linear_map, uphill).split((nv, jac.shape[1]), 1)
         v = cone.spread(rows, jv)
         terms = torch.cat([grad, r, mv], -1) * uphill
@@ -155,6 +158,8 @@ def solve(
     state, grad, count = _minimum(mass, qfrc_smooth, jac, aref, rows, warmstart, scale, opt)
     nv = mass.shape[-1]
     qacc, r, x = state.split((nv, nv, state.shape[1] - 2 * nv), 1)
+    # no iteration starts from a gradient that is NaN; the warm start would pass for the answer
+    qacc = torch.where(_length(grad) < torch.inf, qacc, torch.nan)
     force = -cone.collect(rows, cone.gradient(rows, x))
     qacc, qfrc_constraint = (y.squeeze(-1).flip(-1) for y in (qacc, r - grad))
     return qacc, qfrc_constraint, force.squeeze(-1), count.reshape(-1)
