@@ -181,7 +181,7 @@ def graph_of(m: Model, d: Data) -> Callable[[], None]:
     return graph.replay
 
 
-def rate(run: Callable[[], None], options: Options, seconds: float = 1.0) -> float:
+def rate(run: Callable[[], object], options: Options, seconds: float = 1.0) -> float:
     """Calls per second, measured for about `seconds`."""
     run()
     options.wait()
