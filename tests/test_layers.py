@@ -66,10 +66,34 @@ LADDER = [
             "swimmer",
             "walker2d",
         )
+    ]
+    + [
+        # the task; the commands beside it are further up
+        [f"alloy/envs/loco/{part}.py" for part in ("__init__", "go2*", "task*", "terms*")],
+        ["alloy/envs/recipes/*"],
     ],
-    [["alloy/envs/single.py"], ["alloy/envs/wrappers*.py"]],
+    [
+        ["alloy/envs/single.py"],
+        # what wraps an environment; the commands that train are further up
+        [
+            f"alloy/envs/wrappers/{part}.py"
+            for part in (
+                "__init__",
+                "actions",
+                "normalize",
+                "rsl_rl",
+                "sb3",
+                "skrl",
+                "statistics",
+                "torchrl",
+            )
+        ],
+    ],
     [["alloy/envs/registry.py"]],
     [["alloy/envs/__init__.py"]],
+    # commands: python -m alloy.envs.wrappers.train
+    [["alloy/envs/wrappers/*"]],
+    [["alloy/envs/loco/*"]],
     [["alloy/__init__.py"]],
 ]
 
@@ -86,6 +110,12 @@ HOMES = {
     "tensordict": ["alloy/envs/*"],
     "llvmlite": ["alloy/lanes/*"],
     "triton": ["alloy/ops/triton/*"],
+    "rsl_rl": ["alloy/envs/*"],
+    "torchrl": ["alloy/envs/*"],
+    "stable_baselines3": ["alloy/envs/*"],
+    "skrl": ["alloy/envs/*"],
+    "safetensors": ["alloy/envs/*"],
+    "onnx": ["alloy/envs/*"],
 }
 
 # What these files do without.
