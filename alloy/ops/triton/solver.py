@@ -57,11 +57,17 @@ def _times_mass(mass, x, out, lower_ptr, columns_ptr, nv, w, m):
 
 @triton.jit
 def _factor(h, lower_ptr, columns_ptr, nv, w, m):
-    """H = L' D L in place: D on the diagonal, L below it, eliminating the last row first."""
+    """H = L' D L in place: D on the diagonal, L below it, eliminating the last row first.
+
+    Returns whether H was positive definite, which is whether D is.
+    """
+    positive = m
     for step in range(nv):
         i = nv - 1 - step
         row = triangle(i)
-        inverse = 1.0 / load(h, row + i, w, m)
+        pivot = load(h, row + i, w, m)
+        positive &= pivot > 0
+        inverse = 1.0 / pivot
         begin, end = tl.load(lower_ptr + i), tl.load(lower_ptr + i + 1)
         for back in range(end - begin):
             last = end - 1 - back
@@ -72,6 +78,7 @@ def _factor(h, lower_ptr, columns_ptr, nv, w, m):
                 entry = triangle(j) + k
                 store(h, entry, w, m, load(h, entry, w, m) - share * load(h, row + k, w, m))
             store(h, row + j, w, m, share)
+    return positive
 
 
 @triton.jit
@@ -89,6 +96,26 @@ def _factor_solve(h, x, lower_ptr, columns_ptr, nv, w, m):
             j = tl.load(columns_ptr + at)
             xi -= load(h, triangle(i) + j, w, m) * load(x, j, w, m)
         store(x, i, w, m, xi)
+
+
+@triton.jit
+def _direction(h, grad, search, diagonal, lower_ptr, columns_ptr, nv, w, m):
+    """Search = -H^-1 grad, h factored in place.
+
+    Where rounding left H indefinite, or where that is no way down, each dof goes by itself:
+    search_i = -grad_i / H_ii.
+    """
+    for k in range(nv):
+        store(diagonal, k, w, m, load(h, triangle(k) + k, w, m))
+        store(search, k, w, m, -load(grad, k, w, m))
+    falls = _factor(h, lower_ptr, columns_ptr, nv, w, m)
+    _factor_solve(h, search, lower_ptr, columns_ptr, nv, w, m)
+    decrease = zeros(search, w)
+    for k in range(nv):
+        decrease -= load(grad, k, w, m) * load(search, k, w, m)
+    alone = ~(falls & (decrease > 0))
+    for k in range(nv):
+        store(search, k, w, m & alone, -load(grad, k, w, m) / load(diagonal, k, w, m))
 
 
 # ------------------------------------------------------------------ the whole solve
@@ -152,10 +179,7 @@ def _solve_kernel(
             mass, rows, units, ends, x, h, lower_ptr, columns_ptr, sizes, w, m,
             PYRAMIDAL, SHRINK, DIMS,
         )  # fmt: skip
-        _factor(h, lower_ptr, columns_ptr, nv, w, m)
-        for k in range(nv):
-            store(search, k, w, m, -load(grad, k, w, m))
-        _factor_solve(h, search, lower_ptr, columns_ptr, nv, w, m)
+        _direction(h, grad, search, mv, lower_ptr, columns_ptr, nv, w, m)
         _times_mass(mass, search, mv, lower_ptr, columns_ptr, nv, w, m)
         times_jac(rows, units, ends, search, v, nv, w, m, DIMS)
         zero = zeros(r, w)
@@ -183,7 +207,10 @@ def _solve_kernel(
         count += on.to(tl.int64)
         on = on & (tl.sqrt(square) > threshold) & (-first > tl.maximum(rounding, 2.0 * floor))
         i += 1
+    # no iteration starts from a gradient that is NaN; the warm start would pass for the answer
+    lost = ~(tl.sqrt(square) < float("inf"))
     for k in range(nv):
+        store(qacc, k, w, m & lost, zeros(qacc, w) + float("nan"))
         store(qfrc_constraint, k, w, m, load(r, k, w, m) - load(grad, k, w, m))
     store(niter, 0, w, m, count)
 

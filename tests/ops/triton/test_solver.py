@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 import torch
 
+from alloy.ops.reference import solver as reference_solver
 from alloy.ops.triton import solver
-from scripts.kernels import plan_of
+from scripts.kernels import cast, plan_of, worst
 from tests.ops.triton.calls import assert_twin, calls_of, model_of
 from tests.physics.models import EQUALITIES, LIMITS
 
@@ -54,3 +55,39 @@ def test_a_world_does_not_depend_on_its_neighbours():
     alone = [x[1:2] if isinstance(x, torch.Tensor) and len(x) == 3 else x for x in call.args]
     together, single = solver.solve(*call.args, plan), solver.solve(*alone, plan)
     assert all(torch.equal(a[1:2], b) for a, b in zip(together, single, strict=True))
+
+
+@pytest.mark.parametrize("name", ["pyramids", "limits and friction loss"])
+def test_solver_meets_the_reference_in_float32(name):
+    """Relative to the largest entry: both stop where a step gains no more than rounding."""
+    source = MODELS[name]
+    call = calls_of(source, 3, False)["solve"]
+    solve = partial(solver.solve, plan=plan_of(model_of(source)))
+    actual = solve(*cast(call.args, torch.float32))
+    assert worst(actual[:3], call.result[:3]) <= 2e-3
+
+
+def test_where_the_hessian_is_indefinite_each_dof_goes_by_itself():
+    """M has a negative eigenvalue in world 1. No row is active and the start is zero, so that the
+    step there is qfrc_smooth times the minimiser along it; elsewhere M is the identity.
+    """
+    args = list(calls_of(LIMITS, 3, False)["solve"].args)
+    mass, smooth = torch.zeros_like(args[0]) + torch.eye(args[0].shape[-1]), args[1]
+    mass[1, 0, 1] = mass[1, 1, 0] = 1.5 * smooth[1, 0].sign() * smooth[1, 1].sign()
+    args[0], args[4], args[7] = mass, torch.zeros_like(args[4]), torch.zeros_like(smooth)
+    args[11] = (0.0, 0.01, 1, 4)  # one iteration
+    expected, f = smooth.clone(), smooth[1]
+    expected[1] = f * (f @ f) / (f @ mass[1] @ f)
+    assert worst(solver.solve(*args)[0], (expected,)) <= 1e-12
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_gradient_that_is_no_number_reaches_qacc_of_its_own_world(value):
+    args = list(calls_of(LIMITS, 3, False)["solve"].args)
+    args[11] = (*args[11][:2], 1, 4)  # one iteration
+    clean = solver.solve(*args)
+    args[1] = args[1].clone()
+    args[1][1, 2] = value
+    spoilt, expected = solver.solve(*args), reference_solver.solve(*args)
+    assert spoilt[0][1].isnan().all() and expected[0][1].isnan().all()
+    assert all(torch.equal(a[0::2], b[0::2]) for a, b in zip(clean, spoilt, strict=True))
