@@ -79,10 +79,12 @@ LADDER = [
             f"alloy/envs/wrappers/{part}.py"
             for part in (
                 "__init__",
-                "actions",
                 "normalize",
+                "policy",
+                "restarts",
                 "rsl_rl",
                 "sb3",
+                "scaling",
                 "skrl",
                 "statistics",
                 "torchrl",

@@ -85,13 +85,17 @@ class EpisodeStatistics(VectorWrapper):
         means = (self._recent[1:] / self._recent[0]).to(self._running.dtype)
         return dict(zip(self.names, means.unbind(), strict=True))
 
-    def take(self) -> dict[str, float]:
-        """Means over the episodes that ended since the last call, and "episodes", their number.
+    def take(self) -> Tensor:
+        """Number of the episodes that ended since the last call, and sums over them: [1 + n]."""
+        taken, self._taken = self._taken, torch.zeros_like(self._taken)
+        return taken
 
-        This is the one place that waits for the device. Means of no episode are NaN.
+    def summary(self, taken: Tensor) -> dict[str, float]:
+        """Means by name of what `take` gave, and "episodes"; NaN where none ended.
+
+        This is the one place that waits for the device.
         """
-        count, *sums = self._taken.tolist()
-        self._taken = torch.zeros_like(self._taken)
+        count, *sums = taken.tolist()
         means = [total / count if count else math.nan for total in sums]
         return {"episodes": count, **dict(zip(self.names, means, strict=True))}
 
