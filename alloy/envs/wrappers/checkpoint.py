@@ -8,6 +8,7 @@ import platform
 import random
 import subprocess
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -107,15 +108,18 @@ def versions() -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=1)
 def git_revision() -> str | None:
-    """Commit of the checkout that this file lies in, "+" after it where something is changed."""
-    here = Path(__file__).parent
+    """Commit of Alloy's own checkout, with "+" where something is changed; None outside of one."""
+    here = Path(__file__).parents[3]
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:
+        if not Path(git("rev-parse", "--show-toplevel")).samefile(here):
+            return None
         changed = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):

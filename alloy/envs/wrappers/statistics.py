@@ -39,7 +39,7 @@ class EpisodeStatistics(VectorWrapper):
             )
         self.names = (*HEAD, *base.task.reward)
         self.has_success = base.task.success is not None
-        self._running = torch.zeros(base.num_envs, len(self.names), device=base.device)
+        self._running = torch.zeros(len(self.names), base.num_envs, device=base.device)
         self._pending = torch.zeros(base.num_envs, dtype=torch.bool, device=base.device)
         self._next_step = base.autoreset == "next_step"
         self._taken = torch.zeros(1 + len(self.names), dtype=torch.float64, device=base.device)
@@ -66,7 +66,7 @@ class EpisodeStatistics(VectorWrapper):
             self._pending = torch.zeros_like(self._pending)
         else:
             here = torch.as_tensor(mask, device=self._running.device)
-            self._running = torch.where(here.unsqueeze(-1), 0.0, self._running)
+            self._running = self._running * ~here
             self._pending = self._pending & ~here
         return out
 
@@ -100,18 +100,15 @@ class EpisodeStatistics(VectorWrapper):
         return {"episodes": count, **dict(zip(self.names, means, strict=True))}
 
     def _count(self, reward: Tensor, ended: Tensor, info: Any) -> None:
+        over = ended.to(self._running.dtype)
         terms = [info["terms"][name] for name in self.names[len(HEAD) :]]
-        success = torch.where(ended & info["success"], 1.0, 0.0)
-        step = torch.stack([reward, torch.ones_like(reward), success, *terms], -1)
-        step = step.to(self._running.dtype)
+        step = [reward, torch.ones_like(reward), over * info["success"], *terms]
+        step = torch.stack([row.to(self._running.dtype) for row in step])
         if self._next_step:  # the step after an end begins the next episode and belongs to none
-            step = torch.where(self._pending.unsqueeze(-1), 0.0, step)
+            step = step * ~self._pending
             self._pending = ended
         running = self._running + step
-        over = ended.unsqueeze(-1)
-        count = ended.sum().to(torch.float64)
-        sums = torch.where(over, running, 0.0).sum(0, dtype=torch.float64)
-        self._running = torch.where(over, 0.0, running)
-        new = torch.cat([count.unsqueeze(0), sums])
+        new = torch.cat([over.sum().reshape(1), running @ over]).to(torch.float64)
+        self._running = running * ~ended
         self._taken = self._taken + new
-        self._recent = self._recent * self._forget**count + new
+        self._recent = self._recent * self._forget ** new[0] + new
