@@ -13,7 +13,10 @@ READY := $(if $(filter .venv,$(VENV)),.venv/.installed)
 # One process per core does better than many threads on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow check bench venv clean
+# Libraries that `make train-smoke` tries.
+LIBRARIES ?= rsl_rl
+
+.PHONY: demo test test-slow train-smoke check bench venv clean
 
 demo: $(READY)  ## build two environments, step them, draw a picture into out/
 	$(PY) scripts/demo.py
@@ -23,6 +26,12 @@ test: $(READY)  ## the fast tests
 
 test-slow: $(READY)  ## the tests that take minutes
 	$(PY) -m pytest -n $(JOBS) -m slow
+
+train-smoke: $(READY)  ## a few iterations with every learning library
+	@for lib in $(LIBRARIES); do \
+	  $(PY) -m alloy.envs.wrappers.train InvertedPendulum-v5 --lib $$lib --worlds 64 --iterations 3 \
+	    --episodes 16 --log-dir out/smoke/$$lib --overwrite --no-progress --no-video || exit 1; \
+	done
 
 check: $(READY)  ## lint, types, layers
 	$(PY) -m ruff check .

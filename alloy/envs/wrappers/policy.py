@@ -1,7 +1,5 @@
 """A trained policy as one torch module, the same for every library that trained it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -126,7 +124,7 @@ class Policy(nn.Module):
         return {"config": self.config, "state": state}
 
     @staticmethod
-    def unpacked(packed: dict[str, Any]) -> Policy:
+    def unpacked(packed: dict[str, Any]) -> "Policy":
         """The policy of what `packed` gave."""
         config = dict(packed["config"])
         policy = Policy(config.pop("sizes"), config.pop("activation"), **config)
