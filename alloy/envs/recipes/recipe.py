@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 ACTIVATIONS = ("elu", "relu", "selu", "tanh", "gelu")
 SCHEDULES = ("fixed", "adaptive")
+
+COUNTS = ("worlds", "steps", "epochs", "minibatches", "iterations", "episodes")
+RANGES = {
+    "learning_rate": (1e-9, 1.0),
+    "desired_kl": (1e-9, 1e3),
+    "gamma": (0.0, 1.0),
+    "lam": (0.0, 1.0),
+    "clip": (1e-9, 1e3),
+    "entropy_coef": (0.0, 1e3),
+    "value_coef": (0.0, 1e3),
+    "max_grad_norm": (1e-9, 1e9),
+    "init_noise_std": (1e-9, 1e3),
+    "reward_scale": (1e-9, 1e9),
+}
 
 
 @dataclass(frozen=True)
@@ -77,13 +91,23 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse what no library could train with, by name."""
-        counts = ("worlds", "steps", "epochs", "minibatches", "iterations", "episodes")
-        for name in counts:
+        for name in COUNTS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not low <= value <= high
+            ):
+                raise ValueError(f"{name} must be a number from {low} to {high}, not {value!r}")
         for name in ("actor", "critic"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            widths = getattr(self, name)
+            if not isinstance(widths, Sequence) or not all(isinstance(n, int) for n in widths):
+                raise ValueError(f"{name} must be a list of widths, as [128, 128], not {widths!r}")
+            object.__setattr__(self, name, tuple(widths))
         if self.worlds * self.steps < self.minibatches:
             raise ValueError(
                 f"{self.worlds} worlds x {self.steps} steps cannot be cut into "

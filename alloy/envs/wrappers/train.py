@@ -132,11 +132,16 @@ def train_and_report(
     )
     try:
         run = Run(options, saved)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, OSError) as error:
         raise Refused(str(error)) from error
     leads, started = run.processes.leads, time.monotonic()
     try:
         policy = trainer.train(run)
+    except KeyboardInterrupt:
+        log.warning(
+            "stopped in iteration %d; the last checkpoint can be resumed", run.iteration + 1
+        )
+        raise
     finally:
         run.close()
     if leads:

@@ -157,6 +157,8 @@ def test_two_processes_learn_the_same_from_different_worlds(tmp_path, lib):
         ([ENV, "--set", "gama=0.9"], "a recipe has no 'gama'"),
         ([ENV, "--worlds", "0"], "worlds must be a whole number"),
         ([ENV, "--env", "gravity=0"], "takes no argument 'gravity'"),
+        ([ENV, "--env", "xml_file=no.xml"], "there is no file"),
+        (["Pusher-v5"], "cylinder"),
         ([ENV, "--env", "max_episode_steps=None"], "has no time limit"),
         ([ENV, "--resume", "nowhere.pt"], "there is no checkpoint 'nowhere.pt'"),
     ],
