@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "selu": nn.SELU, "tanh": nn.Tanh, "gelu": nn.GELU}
 SQUASH = ("clip", "tanh")
@@ -59,7 +60,10 @@ class Policy(nn.Module):
         }
         layers: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise(sizes):
-            layers += [nn.Linear(inputs, outputs), ACTIVATIONS[activation]()]
+            layer = skip_init(nn.Linear, inputs, outputs)  # which draws no random numbers
+            for parameter in layer.parameters():
+                nn.init.zeros_(parameter)
+            layers += [layer, ACTIVATIONS[activation]()]
         self.net = nn.Sequential(*layers[:-1])
         self.clip_observations = clip_observations
         self.tanh = squash == "tanh"

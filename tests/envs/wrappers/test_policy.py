@@ -50,3 +50,11 @@ def test_what_does_not_fit_is_refused():
         Policy([1, 1], "elu", squash="none")
     with pytest.raises(ValueError, match="layers have shapes"):
         filled().copy_layers([nn.Linear(3, 4), nn.Linear(4, 2)])
+
+
+def test_a_new_one_does_nothing_and_draws_nothing():
+    before = torch.get_rng_state()
+    assert Policy([3, 5, 2], "elu")(torch.randn(4, 3)).tolist() == [[0.0, 0.0]] * 4
+    torch.set_rng_state(before)
+    Policy([3, 5, 2], "elu")
+    assert torch.equal(torch.get_rng_state(), before)

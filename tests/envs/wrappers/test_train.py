@@ -1,6 +1,7 @@
 """The command: what it writes, that it repeats itself bit for bit, goes on, and refuses."""
 
 import csv
+import importlib.util
 import json
 import subprocess
 import sys
@@ -61,8 +62,10 @@ def test_c31_a_short_run_learns_and_leaves_everything(tmp_path):
 
 
 def test_same_seed_same_bits(tmp_path):
-    for name, seed in (("a", "3"), ("b", "3"), ("c", "4")):
-        assert run(tmp_path / name, "--iterations", "2", "--seed", seed) == 0
+    """However often it is saved on the way."""
+    for name, seed, every in (("a", "3", "50"), ("b", "3", "1"), ("c", "4", "50")):
+        flags = ("--iterations", "2", "--seed", seed, "--save-every", every)
+        assert run(tmp_path / name, *flags) == 0
     a, b, c = ((tmp_path / name / "checkpoint.pt").read_bytes() for name in "abc")
     assert a == b
     assert a != c
@@ -129,6 +132,29 @@ def test_training_never_meets_the_held_out_seeds():
     training.close()
     with pytest.raises(ValueError, match="seed must be from 0"):
         Run(Options(recipe, seed=2**30, threads=1))
+
+
+def test_plays_in_gymnasiums_own_environment():
+    """A policy that does nothing falls as fast there as in a loop over one environment."""
+    import gymnasium as gym
+
+    path = Path(__file__).parents[3] / "scripts" / "transfer.py"
+    spec = importlib.util.spec_from_file_location("transfer", path)
+    transfer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(transfer)
+    recipe = Recipe(ENV, episodes=3, env={"reset_noise_scale": 0.02})
+    got = transfer.gymnasium_returns(Policy([4, 1], "elu"), recipe)
+    expected = []
+    for i in range(3):
+        env = gym.make(ENV, reset_noise_scale=0.02)
+        env.reset(seed=transfer.SEED + i)
+        total, over = 0.0, False
+        while not over:
+            _, reward, terminated, truncated, _ = env.step([0.0])
+            total, over = total + reward, terminated or truncated
+        expected.append(total)
+    assert got.tolist() == expected
+    assert len(set(expected)) > 1
 
 
 @pytest.mark.parametrize("lib", ["rsl_rl"])
