@@ -148,7 +148,7 @@ def _nearest(pos, halfaxis, half, size, reach, TOL: tl.constexpr):
             edge, inner = tl.where(won, a, edge), tl.where(won, within, inner)
             x, y = tl.where(won, corner[0], x), tl.where(won, corner[1], y)
             z = tl.where(won, corner[2], z)
-        limit = best + (MINVAL + TOL[SLACK] * (best + half * half))
+        limit = best + (TOL[SLACK] * (best + half * half) + MINVAL)
     return found, along, (edge, inner, on_box, (x > 0, y > 0, z > 0), face)
 
 
@@ -181,7 +181,7 @@ def _edge(a, e, pos, halfaxis, half, size, TOL: tl.constexpr):
     apart = sub((middle[0] * size[0], middle[1] * size[1], middle[2] * size[2]), pos)
     ma, mb, mc = length * length, -length * pick(halfaxis, a), half * half
     det = ma * mc - mb * mb
-    ok = tl.abs(det) >= MINVAL + TOL[BOX_EDGE] * (ma * mc)
+    ok = tl.abs(det) >= TOL[BOX_EDGE] * (ma * mc) + MINVAL
     det, mc = tl.where(ok, det, 1.0), tl.maximum(mc, MINVAL)
     u, v = length * pick(pos, a), dot(apart, halfaxis)
 

@@ -61,7 +61,7 @@ def box_box(a, b, margin, out, slot, w, m, TOL: tl.constexpr):
     touch = tl.maximum(best_face, best_edge) <= limit
     normal1, normal2, _valid = _across(rot, i, j, TOL)
     alias = tl.abs(tl.where(face < 3, pick(normal1, face), pick(normal2, face - 3)))
-    gain = ALIAS_GAIN * tl.abs(best_face) + TOL[NOISE] * tl.maximum(summed, 1.0)
+    gain = tl.abs(best_face) * ALIAS_GAIN + TOL[NOISE] * tl.maximum(summed, 1.0)
     keep_face = (alias > ALIAS_COS) & (best_edge < best_face + gain)
     is_edge = (beaten > best_face) & ~keep_face
     dist, edge_pos, edge_normal = _edge_contact(normal1, normal2, i, j, rot, at1, size1, size2, TOL)
@@ -163,7 +163,7 @@ def _edge_axis(rot, at1, size1, size2, TOL: tl.constexpr):
             best = tl.maximum(best, gap)
             won = (gap >= enough) & (i < 0)
             i, j = tl.where(won, k // 3, i), tl.where(won, k % 3, j)
-        enough = best - EDGE_BIAS * tl.abs(best)
+        enough = best - tl.abs(best) * EDGE_BIAS
     return best, enough, i, j
 
 

@@ -147,6 +147,7 @@ def tied_arguments(kind, placed: bool) -> tuple[torch.Tensor, ...]:
     if placed:
         configs = [c.placed(rng) for c in configs]
     mats = [[quat_to_mat(torch.tensor(q)).numpy() for _, q in (c.pose1, c.pose2)] for c in configs]
+    mats = mats if placed else np.round(mats, 12)  # quarter turns are exact
     poses = [((c.pose1[0], c.pose2[0]), mat) for c, mat in zip(configs, mats, strict=True)]
     return arguments(poses, configs, len(configs), torch.float64)
 
