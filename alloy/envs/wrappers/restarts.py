@@ -73,23 +73,32 @@ class Restarts:
         self.obs, self.begun = by_group(obs), terminated | truncated
         return reward, terminated, truncated, info
 
-    def reset(self, mask: Tensor | None = None, seed: int | None = None) -> dict[str, Tensor]:
+    def reset(
+        self, mask: Tensor | None = None, seed: int | None = None, *, all_begun: bool = False
+    ) -> dict[str, Tensor]:
         """New episodes in every world, or in those of a mask [W]; what all worlds show then.
 
         A world that began one within the last step keeps that, unless there is a seed.
+
+        Args:
+            mask: the worlds; all of them if None.
+            seed: they get the seeds seed, seed + 1, ...
+            all_begun: the caller knows that the mask names no other worlds, so that nobody need
+                look, which would wait for the device.
         """
         begun = self.begun
         if begun is None or (mask is None and seed is not None):
             self._renew(seed)
-        else:
+        elif not all_begun:
             needed = torch.ones_like(begun) if mask is None else mask
             needed = needed & ~begun if seed is None else needed
             if bool(needed.any()):
                 self._renew(seed, {"reset_mask": needed})
-        rest = None if begun is None or mask is None else begun & ~mask
-        device = self.env.unwrapped.device
-        none = torch.zeros(self.env.num_envs, dtype=torch.bool, device=device)
-        self.begun = none if rest is None else rest
+        if begun is None or mask is None:
+            device = self.env.unwrapped.device
+            self.begun = torch.zeros(self.env.num_envs, dtype=torch.bool, device=device)
+        else:
+            self.begun = begun & ~mask
         return {name: rows.clone() for name, rows in self.obs.items()}
 
     def _renew(self, seed: int | None, options: dict[str, Any] | None = None) -> None:

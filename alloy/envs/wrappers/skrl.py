@@ -78,7 +78,7 @@ class SkrlWrapper(Wrapper):
     @property
     def action_space(self) -> gym.Space:
         """Of one world's action."""
-        return self._base.single_action_space
+        return self._env.single_action_space
 
     def reset(self) -> tuple[Tensor, dict[str, Any]]:
         """Begin an episode in every world that has not just begun one: observations [W, k]."""

@@ -7,7 +7,7 @@ collector = Collector(env, policy, frames_per_batch=32 * 1024, total_frames=10_0
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import torch
@@ -59,6 +59,7 @@ class TorchRLEnv(EnvBase):
         super().__init__(device=self._base.device, batch_size=(env.num_envs,))
         self._worlds = Restarts(env)
         self._next_seed: int | None = None
+        self._done: Tensor | None = None  # of the latest step
         self._info = tuple(info)
         self._blank = _blank_info(self._base, info)
         self._make_specs()
@@ -75,7 +76,7 @@ class TorchRLEnv(EnvBase):
             for name, (size, kind) in sizes.items()
         }
         self.observation_spec = Composite(shown, shape=W, device=device)
-        actions = self._base.program.actions
+        actions = cast("gym.spaces.Box", self.vector_env.single_action_space)
         low, high = (torch.as_tensor(b, device=device) for b in (actions.low, actions.high))
         low, high = low.expand(*W, -1), high.expand(*W, -1)
         self.action_spec = Bounded(low, high, low.shape, device=device, dtype=torch.float32)
@@ -92,7 +93,26 @@ class TorchRLEnv(EnvBase):
         out |= {name: flag.unsqueeze(-1) for name, flag in zip(DONE, flags, strict=True)}
         if before is not None:
             out = self._hold(mask.reshape(-1), before, out, tensordict)
-        return TensorDict(out, batch_size=self.batch_size, device=self.device)
+        said = TensorDict(out, batch_size=self.batch_size, device=self.device)
+        self._done = said.get("done")
+        return said
+
+    def maybe_reset(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """What to go on from after a step, as in `EnvBase.maybe_reset`.
+
+        If the flags in it are the latest step's own, which is so in rollouts and collectors, no
+        value of a tensor is looked at: the worlds have restarted and show what they show.
+        """
+        done = tensordict.get("done", None)
+        if done is None or done is not self._done:
+            return super().maybe_reset(tensordict)
+        for name, rows in self._worlds.reset(done.reshape(-1), all_begun=True).items():
+            tensordict.set(name, rows)
+        for name, blank in self._blank.items():
+            tensordict.set(name, torch.where(done, blank, tensordict.get(name)))
+        for name in DONE:
+            tensordict.set(name, torch.zeros_like(done))
+        return tensordict
 
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
         mask = None if tensordict is None else tensordict.get("_reset", None)

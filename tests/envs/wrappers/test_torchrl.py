@@ -234,7 +234,7 @@ def test_c32_a_collector_goes_on_where_it_stopped_and_stays_in_torch(monkeypatch
 
 
 def test_a_step_reads_no_value(monkeypatch):
-    """The adapter's own step, with what an environment has said before."""
+    """Neither in torchrl's step nor in its restarts, with what an environment has said before."""
     env = TorchRLEnv(toy.env(3))
     td = env.reset()
     outs = [env.vector_env.step(action) for action in toy.actions(3, 10)]
@@ -243,7 +243,7 @@ def test_a_step_reads_no_value(monkeypatch):
     monkeypatch.setattr(env.vector_env, "step", lambda actions: next(replay))
     with NothingReachesTheHost():
         for action in toy.actions(3, 10):
-            env._step(td.set("action", action))
+            _, td = env.step_and_maybe_reset(td.set("action", action))
 
 
 def test_nothing_given_out_is_written_again():
