@@ -221,19 +221,19 @@ class Program:
         """Physics and judgement of one control step, without resets."""
         before, ep = state.data, state.episode
         action, bad = self._clip(action)
-        ctrl = self.actions.ctrl(action, before.ctrl)
-        # not a number in, so that the guard counts it; the last targets stay as they were
-        spoilt = select(bad, torch.full_like(ctrl, torch.nan), ctrl)
-        after, guard, last = self.physics.advance(state, replace(before, ctrl=spoilt))
-        after = replace(after, ctrl=select(bad, before.ctrl, after.ctrl))
-        invalid = guard.invalid
         ep = replace(
             ep,
             steps=ep.steps + 1,
             action=action,
             last_action=select(ep.steps == 0, action, ep.action),
-            last=last,
         )
+        begun = self._disturbed(replace(state, episode=ep), state)
+        # not a number in, so that the guard counts it; the last targets stay as they were
+        spoilt = select(bad, torch.full_like(begun.ctrl, torch.nan), begun.ctrl)
+        after, guard, last = self.physics.advance(state, replace(begun, ctrl=spoilt))
+        after = replace(after, ctrl=select(bad, before.ctrl, after.ctrl))
+        invalid = guard.invalid
+        ep = replace(ep, last=last)
         view = self.view(EnvState(after, guard, ep, state.fields), previous=state)
         verdict = self.task.judge(view)
         task = self.task.task
@@ -263,6 +263,14 @@ class Program:
             total=ep.total,
             steps=ep.steps,
         )
+
+    def _disturbed(self, state: EnvState, previous: EnvState) -> Data:
+        """What the physics starts from: the new targets, and what events change besides."""
+        view = self.view(state, previous)
+        ctrl = self.actions.ctrl(self.task.delayed(view), state.data.ctrl)
+        view.change({"ctrl": ctrl})
+        self.task.disturb(view)
+        return view.at("state")
 
     def _clip(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """The action within its bounds, and the worlds [W] whose action is not finite."""

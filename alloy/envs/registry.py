@@ -19,6 +19,7 @@ from alloy.envs.humanoid import humanoid
 from alloy.envs.humanoid_standup import humanoid_standup
 from alloy.envs.inverted_double_pendulum import inverted_double_pendulum
 from alloy.envs.inverted_pendulum import inverted_pendulum
+from alloy.envs.loco import go2_velocity_task
 from alloy.envs.pusher import pusher
 from alloy.envs.reacher import reacher
 from alloy.envs.rendering import RenderOptions
@@ -132,6 +133,7 @@ def register_gymnasium() -> None:
 
 
 register("GripperLift-v0", gripper_lift)
+register("Go2Velocity-v0", go2_velocity_task)
 register("HalfCheetah-v5", half_cheetah)
 register("Ant-v5", ant)
 register("Hopper-v5", hopper)

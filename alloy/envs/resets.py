@@ -24,10 +24,15 @@ Range = tuple[float, float]
 class Rng:
     """Random numbers of an episode: the same for the same seed and episode of a world."""
 
-    def __init__(self, seed: Tensor, episode: Tensor, dtype: torch.dtype) -> None:
-        """Begin the draws of an episode; `seed` and `episode` are int64 [W]."""
+    def __init__(
+        self, seed: Tensor, episode: Tensor, dtype: torch.dtype, *, purpose: int = 0
+    ) -> None:
+        """Begin the draws of an episode; `seed` and `episode` are int64 [W].
+
+        Draws of another `purpose` (an integer of 32 bits) are independent.
+        """
         self.seed, self.episode, self.dtype = seed, episode, dtype
-        self._draw = 0
+        self._draw = purpose
 
     def uniform(self, low: float = 0.0, high: float = 1.0, n: int = 1) -> Tensor:
         """Uniform numbers from low to high, [W, n]."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 Vec = tuple[float, ...]
 
@@ -167,8 +168,15 @@ def go2(
         Keyframe "stand" holds the standing pose.
 
     Raises:
-        ValueError: an unknown part.
+        ValueError: an unknown part, or a figure that is no number of at least 0.
     """
+    figures = {
+        "kp": kp, "kd": kd, "armature": armature, "damping": damping,
+        "frictionloss": frictionloss, "friction": friction,
+    }  # fmt: skip
+    for name, value in figures.items():
+        if not isinstance(value, Real) or not 0.0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
     unknown = [part for part in collision if part not in COLLISION]
     if unknown:
         raise ValueError(f"collision has {unknown}; the parts are {list(COLLISION)}")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from alloy.envs.view import EnvView
 
 InfoTerm = Callable[["EnvView"], Tensor]
+EventTerm = Callable[["EnvView"], dict[str, Any]]
+HISTORY = "actions not yet taken"  # key of the memory behind action_delay
+DELAY_DRAW = 0xDE1A  # purpose of the delay's draw
 
 DERIVED = tuple(
     f.name
@@ -51,6 +54,13 @@ class Task:
             `sim.last(name)` as the last physics step left them, which is before its integration:
             what mjData holds after mj_step. Everything else that terms read follows from the state
             after the step.
+        events: one or several functions `(sim) -> dict` of fields of the state that change before
+            the physics of every control step, applied in order: pushes, wind, noise on the
+            targets. They draw from `sim.rng(purpose)`, find the new targets in `sim.ctrl`, and
+            return what a reset term may. What they set stays set: a force until an event changes
+            it, a target as the one that "delta" actions move.
+        action_delay: control steps by which actions take effect later, or a pair of bounds of a
+            whole number drawn for each episode. Until the first action arrives, actions are zero.
     """
 
     obs: Spec
@@ -64,6 +74,8 @@ class Task:
     reset_info: Sequence[str] = ()
     end_on_success: bool = True
     after_step: Sequence[str] = ()
+    events: EventTerm | Sequence[EventTerm] = ()
+    action_delay: int | tuple[int, int] = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a task, by name."""
@@ -82,6 +94,7 @@ class Task:
                     f"not {term!r}"
                 )
             as_check(term[1], f"reward {name!r}")
+        _delays(self.action_delay)
         for name in self.after_step:
             if name not in DERIVED:
                 raise ValueError(f"after_step names {name!r}; it may name {[*DERIVED]}")
@@ -112,10 +125,13 @@ class BoundTask:
         self.success = as_check(task.success, "success") if task.success is not None else None
         self.failure = as_check(task.failure, "failure") if task.failure is not None else None
         self.resets = (task.reset,) if callable(task.reset) else tuple(task.reset)
+        self.events = (task.events,) if callable(task.events) else tuple(task.events)
+        self.delays = _delays(task.action_delay)
         self._memories = self._collect()
         sim.leave(self.start_last(sim))
         sim.remember(self.start_memory(sim))
         self.observe = Observations(task.obs, sim)
+        self.disturb(sim.previous)
         self.judge(sim)
 
     def _collect(self) -> dict[str, Memory]:
@@ -123,7 +139,10 @@ class BoundTask:
         groups = self.task.obs.values() if isinstance(self.task.obs, Mapping) else [self.task.obs]
         checks += [term for terms in groups for term in terms if isinstance(term, Check)]
         checks += [c for c in self.task.info.values() if isinstance(c, Check)]
-        return {m.key: m for c in checks if c is not None for m in c.memories}
+        memories = {m.key: m for c in checks if c is not None for m in c.memories}
+        if self.delays[1]:
+            memories[HISTORY] = _history(self.delays[1])
+        return memories
 
     def start_memory(self, sim: EnvView) -> dict[str, Tensor]:
         """What the checks remember of the state an episode begins with."""
@@ -145,11 +164,28 @@ class BoundTask:
         changed: dict[str, Tensor] = {}
         for term in self.resets:
             update = term(sim, rng)
-            name = getattr(term, "__qualname__", repr(term))
-            _must_fit(update, sim, name)
+            _must_fit(update, sim, "reset", term)
             changed |= update
             sim.change(update)
         return changed
+
+    def disturb(self, sim: EnvView) -> None:
+        """Change the state in `sim` as the events say."""
+        for term in self.events:
+            update = term(sim)
+            _must_fit(update, sim, "event", term)
+            sim.change(update)
+
+    def delayed(self, sim: EnvView) -> Tensor:
+        """The action [W, A] that takes effect in the step that begins, where they take time."""
+        low, high = self.delays
+        if not high:
+            return sim.action
+        line = torch.cat([sim.action.unsqueeze(1), sim.memory(HISTORY)], 1)  # newest first
+        start = Rng(sim.episode.seed, sim.episode.number, sim.qpos.dtype, purpose=DELAY_DRAW)
+        lag = (low + (high + 1 - low) * start.uniform()).long()
+        taken = torch.arange(high + 1, device=lag.device) == lag  # [W, high + 1]
+        return torch.where(taken.unsqueeze(-1), line, 0.0).sum(1)
 
     def judge(self, sim: EnvView) -> Verdict:
         """Memory, success, failure, then rewards and info of the step that led to `sim`."""
@@ -183,16 +219,41 @@ class BoundTask:
         return out
 
 
-def _must_fit(update: Any, sim: EnvView, name: str) -> None:
+def _history(depth: int) -> Memory:
+    """The last `depth` actions, newest first, [W, depth, A]; zeros at the start of an episode."""
+
+    def start(sim: EnvView) -> Tensor:
+        return torch.zeros_like(sim.action).unsqueeze(1).repeat(1, depth, 1)
+
+    def update(sim: EnvView, line: Tensor) -> Tensor:
+        return torch.cat([sim.action.unsqueeze(1), line[:, :-1]], 1)
+
+    return Memory(HISTORY, start, update)
+
+
+def _delays(given: Any) -> tuple[int, int]:
+    """Least and greatest delay of actions, in control steps."""
+    bounds = given if isinstance(given, Sequence) and len(given) == 2 else (given, given)
+    whole = all(isinstance(b, int) and not isinstance(b, bool) for b in bounds)
+    if not whole or not 0 <= bounds[0] <= bounds[1]:
+        raise ValueError(
+            f"action_delay must be a number of control steps of at least 0, or (least, greatest), "
+            f"not {given!r}"
+        )
+    return bounds[0], bounds[1]
+
+
+def _must_fit(update: Any, sim: EnvView, kind: str, term: Any) -> None:
+    name = f"{kind} {getattr(term, '__qualname__', repr(term))}"
     if not isinstance(update, Mapping):
-        raise TypeError(f"reset {name} must return a dict of fields, not {type(update).__name__}")
+        raise TypeError(f"{name} must return a dict of fields, not {type(update).__name__}")
     for field_name, value in update.items():
         if field_name not in sim.settable:
-            raise ValueError(f"reset {name} sets {field_name!r}; it may set {[*sim.settable]}")
+            raise ValueError(f"{name} sets {field_name!r}; it may set {[*sim.settable]}")
         now = getattr(sim.at("state"), field_name)
         if not isinstance(value, Tensor) or value.shape != now.shape or value.dtype != now.dtype:
             raise ValueError(
-                f"reset {name}: {field_name} must be {_described(now)}, not {_described(value)}"
+                f"{name}: {field_name} must be {_described(now)}, not {_described(value)}"
             )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from alloy.envs.resets import Rng
 from alloy.physics.model import INPUTS
 from alloy.views import JointView, View
 
@@ -102,6 +104,16 @@ class EnvView(View):
                 f"name it in Task(after_step=[...])"
             )
         return self.episode.last[field]
+
+    def rng(self, purpose: str) -> Rng:
+        """Random numbers of this control step, the same for the same seed, episode and step.
+
+        Every call for a purpose begins its numbers anew, so that all terms which ask for "push" see
+        the same push, and none depends on what the others draw.
+        """
+        ep = self.episode
+        counter = ep.number + (ep.steps << 32)  # an episode's number fits the lower word
+        return Rng(ep.seed, counter, self.qpos.dtype, purpose=zlib.crc32(purpose.encode()))
 
     def memory(self, key: str) -> Tensor:
         """What a check has asked to be remembered of this episode, [W, ...]."""

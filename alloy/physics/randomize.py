@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from alloy import ops
 from alloy.math import cross
 from alloy.physics import constraint, smooth
 from alloy.physics.model import Model, make_data, tensor_fields
@@ -342,7 +343,9 @@ def _inverse_weights(values: _Values) -> tuple[Tensor, Tensor]:
     m = _double(values)
     tree = m.tree
     d = smooth.mass_matrix(m, smooth.kinematics(m, make_data(m, values.worlds)))
-    inverse = torch.linalg.inv(d.M)
+    # factorised from the leaves to the root, which keeps the zeros of M
+    unit = torch.eye(m.nv, dtype=d.M.dtype, device=d.M.device).expand_as(d.M)
+    inverse = torch.cholesky_solve(unit, ops.factor(d.M)).flip(-1, -2)
 
     joint, turns = tree.dof_anchor, tree.dof_is_rot
     alike = ((joint == joint.unsqueeze(-1)) & (turns == turns.mT)).double()
