@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from alloy import ops
 from alloy.ops import control
 from alloy.physics import forward
 from alloy.physics.model import STATE, Data, Model
@@ -117,26 +118,22 @@ def guarded_step(
     )
 
     def substep(
-        d: Data, stopped: Tensor, derived: bool, keep: tuple[str, ...]
+        d: Data, stopped: Tensor, niter: Tensor, derived: bool, keep: tuple[str, ...]
     ) -> tuple[Data, Tensor]:
         new = forward.step(m, d, derived=derived, keep=keep)
-        stopped = stopped | ~_finite(new.qpos, new.qvel, new.act, new.qacc)
-        state = {
-            name: where_worlds(stopped, getattr(d, name), getattr(new, name)) for name in STATE
-        }
+        stopped, new = ops.keep_sound(stopped, niter, d, new)
         kept = {
             name: where_worlds(~stopped, x, torch.zeros_like(x))
             for name, x in ((name, getattr(new, name)) for name in keep)
         }
-        return replace(new, **state, **kept), stopped
+        return replace(new, **kept), stopped
 
     carried = () if derived else keep  # else the last substep stands behind the loop
 
     def body(_: int | Tensor, stopped: Tensor, niter: Tensor, *carry: Tensor) -> control.Carry:
         at = replace(d, **dict(zip(STATE, carry, strict=False)))
-        new, stopped = substep(at, stopped, derived=False, keep=carried)
-        niter = torch.maximum(niter, new.solver_niter)
-        return (stopped, niter, *(getattr(new, name) for name in (*STATE, *carried)))
+        new, stopped = substep(at, stopped, niter, derived=False, keep=carried)
+        return (stopped, new.solver_niter, *(getattr(new, name) for name in (*STATE, *carried)))
 
     state = tuple(getattr(d, name) for name in STATE)
     carry = (guard.invalid | ~sound, torch.zeros_like(d.step_count), *state)
@@ -144,6 +141,5 @@ def guarded_step(
     stopped, niter, *rest = carry
     d = replace(d, **dict(zip((*STATE, *carried), rest, strict=True)), solver_niter=niter)
     if derived:
-        d, stopped = substep(d, stopped, derived=True, keep=keep)
-        d = replace(d, solver_niter=torch.maximum(d.solver_niter, niter))
+        d, stopped = substep(d, stopped, niter, derived=True, keep=keep)
     return d, guard._replace(invalid=stopped)

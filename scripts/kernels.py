@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,52 +15,24 @@ import torch
 from torch import Tensor
 
 from alloy import ops
-from alloy.ops.reference import collide as reference_collide
-from alloy.ops.triton import collide, inertia, kinematics, lane, linear, pose, solver
-from alloy.ops.triton.plan import Plan, row_support, sparse_plan
-from alloy.physics.model import Model
+from alloy.ops.triton import lane
+from alloy.ops.triton.collide import SHAPES
+from alloy.physics.model import Data, Model, tensor_fields
 
-
-def collide_or_reference(kind: tuple[int, int], *args: Tensor) -> tuple[Tensor, ...]:
-    """Contacts of a kind by its kernel, if it has one."""
-    if kind in collide.SHAPES:
-        return collide.collide(kind, *args)
-    return reference_collide.COLLIDERS[kind].fn(*args)
-
-
-TWINS: dict[str, Callable[..., Any]] = {
-    "kinematics": kinematics.kinematics,
-    "com": inertia.com,
-    "mass_matrix": inertia.mass_matrix,
-    "velocity": inertia.velocity,
-    "bias": inertia.bias,
-    "factor": linear.factor,
-    "factor_solve": linear.solve,
-    "solve": solver.solve,
-    "integrate_quat": pose.integrate_quat,
-    "integrate_pos": pose.integrate_pos,
-    "collide": collide_or_reference,
-}
-
-
-def plan_of(m: Model) -> Plan:
-    """The solver's loops, with the sparsity of a model's rows and tree."""
-    move = m.derived["contact"].move if m.ncon else None
-    return sparse_plan(m.efc, row_support(m.efc, m.nv, move), m.tree.m_lower)
+OPS = (
+    "kinematics", "tendon", "mass_matrix", "collide", "contacts", "rows", "velocity", "passive",
+    "reference_acceleration", "actuation", "solve", "sensor", "factor", "factor_solve",
+    "integrate_quat", "semi_implicit", "runge_kutta_stage", "runge_kutta_end",
+    "keep_sound",
+)  # fmt: skip
 
 
 @contextmanager
 def kernels(m: Model) -> Iterator[None]:
-    """Steps of this model run their hot loops as kernels within the context."""
-    twins = TWINS | {"solve": partial(solver.solve, plan=plan_of(m))}
-    originals = {name: getattr(ops, name) for name in twins}
-    try:
-        for name, twin in twins.items():
-            setattr(ops, name, twin)
+    """Steps of this model run as kernels within the context, whatever its device."""
+    del m  # every model's do
+    with ops.kernels(True):
         yield
-    finally:
-        for name, original in originals.items():
-            setattr(ops, name, original)
 
 
 @dataclass
@@ -99,16 +70,28 @@ class Call:
     result: tuple[Tensor, ...]
 
 
+def outputs(result: Any, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """What an op has made, as tensors: of a Data the new fields, empty ones left out."""
+    if isinstance(result, tuple):
+        return tuple(x for part in result for x in outputs(part, args))
+    if not isinstance(result, Data):
+        return (result,)
+    before = next(a for a in reversed(args) if isinstance(a, Data))
+    names = (f.name for f in tensor_fields(Data))
+    pairs = ((getattr(result, name), getattr(before, name)) for name in names)
+    return tuple(new for new, old in pairs if new is not old and new.numel())
+
+
 def note_calls(run: Callable[[], Any]) -> dict[str, Call]:
-    """The last call of every op, and of every kind of collider, during `run`."""
+    """The last call of every op, and of every kind of collider, while `run` takes the reference."""
     calls: dict[str, Call] = {}
-    originals = {name: getattr(ops, name) for name in TWINS}
+    originals = {name: getattr(ops, name) for name in OPS}
 
     def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def op(*args: Any) -> Any:
             result = function(*args)
-            key = f"collide {collide.SHAPES.get(args[0])}" if name == "collide" else name
-            calls[key] = Call(args, result if isinstance(result, tuple) else (result,))
+            key = f"collide {SHAPES[args[0]][0]}" if name == "collide" else name
+            calls[key] = Call(args, outputs(result, args))
             return result
 
         return op
@@ -116,16 +99,24 @@ def note_calls(run: Callable[[], Any]) -> dict[str, Call]:
     try:
         for name, original in originals.items():
             setattr(ops, name, noting(name, original))
-        run()
+        with ops.kernels(False):
+            run()
     finally:
         for name, original in originals.items():
             setattr(ops, name, original)
     return calls
 
 
-def twin_of(m: Model, call: str) -> Callable[..., Any]:
-    """The kernel's launcher for a call of `note_calls`."""
-    return partial(solver.solve, plan=plan_of(m)) if call == "solve" else TWINS[call.split()[0]]
+def twin_of(m: Model | None, call: str) -> Callable[..., tuple[Tensor, ...]]:
+    """The kernel behind a call of `note_calls`."""
+    del m  # no kernel is a model's own
+    op = getattr(ops, call.split()[0])
+
+    def twin(*args: Any) -> tuple[Tensor, ...]:
+        with ops.kernels(True):
+            return outputs(op(*args), args)
+
+    return twin
 
 
 def cast(x: Any, dtype: torch.dtype, device: torch.device | str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Actuators: transmission, activation dynamics, force and its clamps.
+"""Actuators: what a model has of them, their stage, and their derivative by velocity.
 
 On scalar joints and fixed tendons an actuator's moment arm is its first gear times a constant row;
 ball and free joints, whose moments are three or six gears wide, are a case of their own.
@@ -6,13 +6,17 @@ ball and free joints, whose moments are three or six gears wide, are a case of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from alloy.math import MINVAL, dot, quat_normalize, quat_to_mat, quat_to_rotvec, rotate_inv
+from alloy import ops
+from alloy.ops.reference.actuation import clamped_ctrl, inputs, next_activation, transmission
 from alloy.physics.model import Data, Model
+
+__all__ = ["ActuationTables", "Limit", "TurnTables", "actuation", "next_activation",
+           "velocity_derivative"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,62 +80,8 @@ class ActuationTables:
 
 
 def actuation(m: Model, d: Data) -> Data:
-    """Actuator lengths, velocities, forces and joint forces, and the rate of the activations.
-
-    Sets actuator_length, actuator_velocity, act_dot, actuator_force and qfrc_actuator. Needs
-    qfrc_gravcomp where joints compensate gravity through actuators. Controls must be finite:
-    the simulator sets them to zero beforehand where they are not.
-    """
-    t: ActuationTables = m.derived["actuation"]
-    length, velocity, moment = _transmission(m, d, t)
-    d = replace(d, actuator_length=length, actuator_velocity=velocity)
-    if m.nu == 0 or "actuation" in m.opt.disable:  # MuJoCo then leaves velocities out, too
-        return replace(
-            d,
-            act_dot=torch.zeros_like(d.act),
-            actuator_velocity=torch.zeros_like(velocity),
-            actuator_force=torch.zeros_like(length),
-            qfrc_actuator=torch.zeros_like(d.qvel),
-        )
-    ctrl = _clamped_ctrl(m, d, t)
-    d = replace(d, act_dot=_activation_rate(m, d, t, ctrl))
-    gain = m.actuator_gainprm[..., 0]
-    if t.gain_affine:
-        gain = _affine(m.actuator_gainprm, t.gain_mask, length, velocity)
-    force = gain * _inputs(m, d, t, ctrl)
-    if t.bias_affine:
-        force = force + _affine(m.actuator_biasprm, t.bias_mask, length, velocity)
-    force = _clamped_force(m, t, force)
-    if moment is None:
-        joint = (force * m.actuator_gear[..., 0]) @ t.moment
-    else:
-        joint = (force.unsqueeze(-2) @ moment).squeeze(-2)
-    if t.gravcomp is not None:
-        joint = joint + d.qfrc_gravcomp * t.gravcomp
-    if t.joint_limit is not None:
-        joint = t.joint_limit.clamp(joint, m.jnt_actfrcrange[:, t.dof_joint])
-    return replace(d, actuator_force=force, qfrc_actuator=joint)
-
-
-def next_activation(m: Model, d: Data) -> Tensor:
-    """Activations one timestep later, moved by act_dot and clamped; (W, na).
-
-    Filters of the kind filterexact are integrated in closed form. Activations of disabled groups
-    stand still.
-    """
-    t: ActuationTables = m.derived["actuation"]
-    if m.na == 0 or "actuation" in m.opt.disable:
-        return d.act
-    step = d.act_dot * m.opt.timestep
-    if t.act_exact is not None:
-        tau = _time_constant(m, t)
-        step = torch.where(t.act_exact, d.act_dot * tau * -torch.expm1(-m.opt.timestep / tau), step)
-    if t.act_enabled is not None:
-        step = torch.where(t.act_enabled, step, 0.0)
-    act = d.act + step
-    if t.act_limit is None:
-        return act
-    return t.act_limit.clamp(act, _by_act(m.actuator_actrange, t))
+    """Actuators' forces and activation rates, and qfrc_smooth, all that is no constraint."""
+    return ops.actuation(m, d)
 
 
 def velocity_derivative(m: Model, d: Data) -> Tensor:
@@ -149,8 +99,8 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     if t.bias_affine:
         slope = _velocity_gain(m.actuator_biasprm, t.bias_mask)
     if t.gain_affine:
-        inputs = _inputs(m, d, t, _clamped_ctrl(m, d, t))
-        slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * inputs
+        factor = inputs(m, d, t, clamped_ctrl(m, d, t))
+        slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * factor
     if t.enabled is not None:
         slope = torch.where(t.enabled, slope, 0.0)
     if t.force_limit is not None:
@@ -163,76 +113,11 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     if t.tendon_range is not None and t.tendon_actuators is not None:
         held = _tendon_at_limit(t, d.actuator_force @ t.tendon_actuators)
         slope = torch.where(held.to(slope.dtype) @ t.tendon_actuators.mT > 0, 0.0, slope)
-    moment = _transmission(m, d, t)[2]
+    moment = transmission(m, d, t)[2]
     if moment is None:
         moment = m.actuator_gear[..., :1] * t.moment
     out = moment.mT @ (slope.unsqueeze(-1) * moment)
     return out if t.pattern is None else out * t.pattern
-
-
-def _transmission(m: Model, d: Data, t: ActuationTables) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Lengths and velocities (W, nu), and the moments (W, nu, nv) unless all joints are scalar."""
-    gear = m.actuator_gear[..., 0]
-    length = (d.qpos @ t.length) * gear
-    if t.turn is None:
-        return length, (d.qvel @ t.moment.mT) * gear, None
-    turn_length, turn_moment = _turns(m, d, t.turn)
-    moment = gear.unsqueeze(-1) * t.moment + t.turn.rows @ turn_moment
-    velocity = (moment @ d.qvel.unsqueeze(-1)).squeeze(-1)
-    return length + turn_length @ t.turn.rows.mT, velocity, moment
-
-
-def _turns(m: Model, d: Data, r: TurnTables) -> tuple[Tensor, Tensor]:
-    """Lengths (W, n) and moments (W, n, nv) on ball and free joints; a free joint has length 0."""
-    gear = m.actuator_gear[:, r.actuator]
-    shift, turn = gear[..., :3], torch.where(r.is_ball, gear[..., :3], gear[..., 3:])
-    quat = quat_normalize(d.qpos[:, r.quat])
-    length = torch.where(r.is_ball.squeeze(-1), dot(quat_to_rotvec(quat), turn), 0.0)
-    if r.in_parent is not None:
-        turn = torch.where(r.in_parent, rotate_inv(quat_to_mat(quat), turn), turn)
-    both = torch.cat([shift.expand_as(turn), turn], -1)
-    return length, (both.unsqueeze(-2) @ r.place).squeeze(-2)
-
-
-def _clamped_ctrl(m: Model, d: Data, t: ActuationTables) -> Tensor:
-    if t.ctrl_limit is None or "clampctrl" in m.opt.disable:
-        return d.ctrl
-    return t.ctrl_limit.clamp(d.ctrl, m.actuator_ctrlrange)
-
-
-def _activation_rate(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Tensor:
-    """Time derivative of the activations, also of those in disabled groups; (W, na)."""
-    if m.na == 0:
-        return torch.zeros_like(d.act)
-    rate = ctrl if t.act_actuator is None else ctrl[:, t.act_actuator]
-    if t.act_filter is not None:
-        rate = torch.where(t.act_filter, (rate - d.act) / _time_constant(m, t), rate)
-    return rate
-
-
-def _inputs(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Tensor:
-    """What each gain multiplies: the control, or the activation where there is one; (W, nu)."""
-    if t.input is None:
-        return ctrl
-    act = d.act
-    if t.act_early is not None:
-        act = torch.where(t.act_early, next_activation(m, d), act)
-    return torch.cat([ctrl, act], -1)[:, t.input]
-
-
-def _by_act(field: Tensor, t: ActuationTables) -> Tensor:
-    return field if t.act_actuator is None else field[:, t.act_actuator]
-
-
-def _time_constant(m: Model, t: ActuationTables) -> Tensor:
-    return _by_act(m.actuator_dynprm[..., 0], t).clamp(min=MINVAL)
-
-
-def _affine(prm: Tensor, mask: Tensor | None, length: Tensor, velocity: Tensor) -> Tensor:
-    """Const + kp length + kv velocity, of the terms that count; (W, nu)."""
-    terms = prm[..., :3] if mask is None else prm[..., :3] * mask
-    const, kp, kv = terms.unbind(-1)
-    return const + kp * length + kv * velocity
 
 
 def _velocity_gain(prm: Tensor, mask: Tensor | None) -> Tensor:
@@ -245,21 +130,3 @@ def _tendon_at_limit(t: ActuationTables, total: Tensor) -> Tensor:
     low, high = t.tendon_range.unbind(-1)
     slack = 32 * torch.finfo(total.dtype).eps * (high - low)
     return (total <= low + slack) | (total >= high - slack)
-
-
-def _clamped_force(m: Model, t: ActuationTables, force: Tensor) -> Tensor:
-    """Disabled groups, then limits of tendon totals, then of each actuator; (W, nu).
-
-    In MuJoCo's order: a disabled actuator is clamped too, so that a range without zero shows.
-    """
-    if t.enabled is not None:
-        force = torch.where(t.enabled, force, 0.0)
-    if t.tendon_range is not None and t.tendon_actuators is not None:
-        total = force @ t.tendon_actuators
-        clamped = torch.clamp(total, t.tendon_range[:, 0], t.tendon_range[:, 1])
-        outside = clamped != total
-        scale = torch.where(outside, clamped / torch.where(outside, total, 1.0), 1.0)
-        force = force * (1.0 + (scale - 1.0) @ t.tendon_actuators.mT)
-    if t.force_limit is not None:
-        force = t.force_limit.clamp(force, m.actuator_forcerange)
-    return force

@@ -53,22 +53,20 @@ def velocity(m: Model, d: Data) -> Data:
 
 def solve(m: Model, d: Data) -> Data:
     """Acceleration with and without constraints (mj_fwdAcceleration, mj_fwdConstraint)."""
-    smooth_force = d.qfrc_passive - d.qfrc_bias + d.qfrc_actuator + smooth.applied_force(m, d)
-    d = replace(d, qfrc_smooth=smooth_force)
     if not m.nefc:
         return replace(
             d,
-            qacc=ops.factor_solve(ops.factor(d.M), smooth_force),
-            qfrc_constraint=torch.zeros_like(smooth_force),
+            qacc=ops.factor_solve(ops.factor(d.M), d.qfrc_smooth),
+            qfrc_constraint=torch.zeros_like(d.qfrc_smooth),
             efc_force=d.efc_D,
             solver_niter=torch.zeros_like(d.step_count),
         )
     cold = "warmstart" in m.opt.disable
     opt = (m.opt.tolerance, m.opt.ls_tolerance, m.opt.iterations, m.opt.ls_iterations)
     qacc, qfrc_constraint, force, niter = ops.solve(
-        d.M, smooth_force, d.efc_J, d.efc_aref, d.efc_D, m.dof_frictionloss, m.con_friction,
+        d.M, d.qfrc_smooth, d.efc_J, d.efc_aref, d.efc_D, m.dof_frictionloss, m.con_friction,
         torch.zeros_like(d.qvel) if cold else d.qacc_warmstart, m.efc, m.opt.impratio,
-        1 / (m.meaninertia * max(1, m.nv)), opt,
+        1 / (m.meaninertia * max(1, m.nv)), opt, m.tree,
     )  # fmt: skip
     return replace(
         d, qacc=qacc, qfrc_constraint=qfrc_constraint, efc_force=force, solver_niter=niter
@@ -102,21 +100,6 @@ def unset(m: Model, d: Data, keep: tuple[str, ...]) -> tuple[Tensor, ...]:
     return tuple(d.qpos.new_zeros(d.qpos.shape[0], *shape) for shape in shapes)
 
 
-def _integrate_pos(m: Model, qpos: Tensor, qvel: Tensor) -> Tensor:
-    return ops.integrate_pos(qpos, qvel, m.opt.timestep, *m.derived["integrate"])
-
-
-def _advance(m: Model, d: Data, act: Tensor, qvel: Tensor, mean_qvel: Tensor, qpos: Tensor) -> Data:
-    return replace(
-        d,
-        act=act,
-        qvel=qvel,
-        qpos=_integrate_pos(m, qpos, mean_qvel),
-        qacc_warmstart=d.qacc,
-        step_count=d.step_count + 1,
-    )
-
-
 def _gyroscopic_derivative(m: Model, d: Data) -> Tensor:
     """D qfrc_bias / d qvel of the trees that are one free body, (W, nv, nv); not symmetric.
 
@@ -137,51 +120,24 @@ def _gyroscopic_derivative(m: Model, d: Data) -> Tensor:
     return block.sum(1)
 
 
-def _implicit_qacc(m: Model, d: Data) -> Tensor:
+def _implicitfast_qacc(m: Model, d: Data) -> Tensor:
     """Acceleration with velocity-dependent forces taken at the end of the step.
 
-    Euler treats joint damping that way; implicitfast every velocity derivative that is symmetric,
-    and the gyroscopic one of lone free bodies.
+    All whose velocity derivative is symmetric, and the gyroscopic ones of lone free bodies.
     """
-    h = m.opt.timestep
-    total = d.qfrc_smooth + d.qfrc_constraint
-    if m.opt.integrator == "implicitfast":
-        change = passive.damping_derivative(m, d) + actuation.velocity_derivative(m, d)
-        matrix = d.M - h * change
-        if m.derived["free_bodies"] is not None:
-            return torch.linalg.solve(matrix + h * _gyroscopic_derivative(m, d), total)
-    elif m.derived["euler_damping"]:
-        matrix = d.M + torch.diag_embed(h * m.dof_damping)
-    else:
-        return d.qacc
+    h, total = m.opt.timestep, d.qfrc_smooth + d.qfrc_constraint
+    change = passive.damping_derivative(m, d) + actuation.velocity_derivative(m, d)
+    matrix = d.M - h * change
+    if m.derived["free_bodies"] is not None:
+        return torch.linalg.solve(matrix + h * _gyroscopic_derivative(m, d), total)
     return ops.factor_solve(ops.factor(matrix), total)
 
 
 def _semi_implicit(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
     """Velocity first, then position with the new velocity (mj_Euler, mj_implicit)."""
     d = _forward(m, d, keep)
-    qvel = d.qvel + m.opt.timestep * _implicit_qacc(m, d)
-    return _advance(m, d, actuation.next_activation(m, d), qvel, qvel, d.qpos)
-
-
-def _pulled_back(m: Model, moved: Tensor, qvel: Tensor) -> Tensor:
-    """Rate of the rotation vectors `moved` (in qvel's layout) at velocity qvel.
-
-    The inverse derivative of the exponential map, k + u x k / 2 + c u x (u x k) in body frames.
-    Munthe-Kaas, High order Runge-Kutta methods on manifolds (1999); as in MuJoCo since 4.0.
-    """
-    dofs = m.derived["integrate"][3]
-    if dofs is None:
-        return qvel
-    u, k = moved[:, dofs], qvel[:, dofs]
-    square = math.dot(u, u).unsqueeze(-1)
-    small = square < 1e-4
-    half = 0.5 * torch.where(small, 1.0, square).sqrt()
-    closed = (1 - half * torch.cos(half) / torch.sin(half)) / (4 * half * half)
-    c = torch.where(small, 1 / 12 + square / 720, closed)
-    twist = math.cross(u, k)
-    rate = k + 0.5 * twist + c * math.cross(u, twist)
-    return qvel.index_copy(1, dofs.flatten(), rate.flatten(1))
+    implicit = m.opt.integrator == "implicitfast"
+    return ops.semi_implicit(m, d, _implicitfast_qacc(m, d) if implicit else None)
 
 
 def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Data:
@@ -190,50 +146,33 @@ def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Dat
     The stages are one loop; with `derived` the fourth stands behind it and leaves its derived
     fields in the result, as MuJoCo does. Without, the loop carries the fields to keep.
     """
-    h, start = m.opt.timestep, d
-    rest, none = torch.zeros_like(d.qvel), torch.zeros_like(d.step_count)
+    start = d
     carried = () if derived else keep
 
-    def stage(i: int | Tensor, *carry: Tensor) -> control.Carry:
-        qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensordata = carry[:10]
+    def stage(
+        i: int | Tensor, carry: tuple[Tensor, ...], keep: tuple[str, ...]
+    ) -> tuple[Data, control.Carry]:
+        qpos, qvel, act, warmstart, *sums = carry[:10]
         at = replace(start, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
-        at = _forward(m, at, carried)
-        rate = _pulled_back(m, h * moved, qvel)
-        share, weight = 0.5 * (1 + (i == 2)), 1 + ((i == 1) | (i == 2))
-        moved = share * rate
-        return (
-            _integrate_pos(m, start.qpos, moved),
-            start.qvel + h * (share * at.qacc),
-            start.act + h * (share * at.act_dot),
-            at.qacc,
-            moved,
-            rates + weight * rate,
-            accs + weight * at.qacc,
-            act_dots + weight * at.act_dot,
-            torch.maximum(niter, at.solver_niter),
-            torch.where(torch.as_tensor(i == 0), at.sensordata, sensordata),
-            *(getattr(at, name) for name in carried),
-        )
+        at = _forward(m, at, keep)
+        return at, ops.runge_kutta_stage(m, start, at, i, tuple(sums))
 
+    def body(i: int | Tensor, *carry: Tensor) -> control.Carry:
+        at, carry = stage(i, carry, carried)
+        return (*carry, *(getattr(at, name) for name in carried))
+
+    rest, none = torch.zeros_like(d.qvel), torch.zeros_like(d.step_count)
     carry = (
         d.qpos, d.qvel, d.act, d.qacc_warmstart, rest, rest, rest, torch.zeros_like(d.act), none,
         d.qpos.new_zeros(d.qpos.shape[0], m.nsensordata), *unset(m, d, carried),
     )  # fmt: skip
-    carry = control.repeat(3 if derived else 4, stage, carry)
-    qpos, qvel, act, warmstart, moved, rates, accs, act_dots, niter, sensors = carry[:10]
+    carry = control.repeat(3 if derived else 4, body, carry)
     d = replace(d, **dict(zip(carried, carry[10:], strict=True)))
     if derived:
-        d = replace(d, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart)
-        d = _forward(m, d, keep)
-        rates = rates + _pulled_back(m, h * moved, qvel)
-        accs, act_dots = accs + d.qacc, act_dots + d.act_dot
-        niter, warmstart = torch.maximum(niter, d.solver_niter), d.qacc
-    d = replace(d, act=start.act, act_dot=act_dots / 6, sensordata=sensors, solver_niter=niter)
-    qacc = accs / 6
-    act = actuation.next_activation(m, d)
-    d = replace(d, qacc=warmstart)
-    d = _advance(m, d, act, start.qvel + h * qacc, rates / 6, start.qpos)
-    return replace(d, qacc=qacc)
+        d, carry = stage(3, carry, keep)
+    warmstart, _, *sums, niter, sensordata = carry[3:10]
+    d = replace(d, qacc=warmstart, solver_niter=niter, sensordata=sensordata)
+    return ops.runge_kutta_end(m, start, d, tuple(sums))
 
 
 def step(m: Model, d: Data, *, derived: bool = True, keep: tuple[str, ...] = ()) -> Data:

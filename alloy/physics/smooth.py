@@ -4,43 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
-from alloy import math, ops
+from alloy import ops
+from alloy.ops.reference.smooth import applied_force
 from alloy.physics.model import Data, Model
+
+__all__ = ["applied_force", "kinematics", "mass_matrix", "velocity"]
 
 
 def kinematics(m: Model, d: Data) -> Data:
     """World poses of bodies, joints, geoms and sites, and everything about centres of mass."""
-    xpos, xquat, xmat, xanchor, xaxis = ops.kinematics(
-        d.qpos, m.qpos0, d.mocap_pos, d.mocap_quat, m.body_pos, m.body_quat, m.jnt_pos,
-        m.jnt_axis, m.tree,
-    )  # fmt: skip
-    xipos, ximat, subtree_com, cinert, cdof = ops.com(
-        xpos, xmat, xanchor, xaxis, m.body_ipos, m.body_imat, m.body_mass, m.body_subtreemass,
-        m.body_inertia, m.tree,
-    )  # fmt: skip
-    d = replace(
-        d, xpos=xpos, xquat=xquat, xmat=xmat, xanchor=xanchor, xaxis=xaxis, xipos=xipos,
-        ximat=ximat, subtree_com=subtree_com, cinert=cinert, cdof=cdof,
-    )  # fmt: skip
-    for kind in ("geom", "site"):
-        if getattr(m, f"n{kind}"):
-            d = replace(d, **_attached(m, xpos, xmat, kind))
-        else:
-            d = replace(d, **{f"{kind}_xpos": xpos[:, :0], f"{kind}_xmat": xmat[:, :0]})
-    return d
-
-
-def _attached(m: Model, xpos: Tensor, xmat: Tensor, kind: str) -> dict[str, Tensor]:
-    """World poses of the geoms or sites."""
-    body = m.derived[f"{kind}_bodyid"]
-    mat = xmat[:, body]
-    return {
-        f"{kind}_xpos": xpos[:, body] + math.rotate(mat, getattr(m, f"{kind}_pos")),
-        f"{kind}_xmat": math.compose(mat, getattr(m, f"{kind}_mat")),
-    }
+    return ops.kinematics(m, d)
 
 
 def mass_matrix(m: Model, d: Data) -> Data:
@@ -50,15 +23,4 @@ def mass_matrix(m: Model, d: Data) -> Data:
 
 def velocity(m: Model, d: Data) -> Data:
     """Spatial velocities and the bias force."""
-    cvel, cdof_dot = ops.velocity(d.cdof, d.qvel, m.tree)
-    gravity = torch.zeros_like(m.gravity) if "gravity" in m.opt.disable else m.gravity
-    qfrc_bias = ops.bias(d.cinert, d.cdof, cdof_dot, cvel, d.qvel, gravity, m.tree)
-    return replace(d, cvel=cvel, cdof_dot=cdof_dot, qfrc_bias=qfrc_bias)
-
-
-def applied_force(m: Model, d: Data) -> Tensor:
-    """Generalised force (W, nv) of qfrc_applied and of the wrenches xfrc_applied on bodies."""
-    force, torque = d.xfrc_applied.split(3, -1)
-    arm = d.xipos - d.subtree_com[:, m.tree.body_root]
-    wrench = torch.cat([torque + math.cross(arm, force), force], -1)
-    return d.qfrc_applied + math.dot(d.cdof, math.constant_times(m.tree.moved_by, wrench))
+    return ops.velocity(m, d)

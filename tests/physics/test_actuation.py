@@ -140,7 +140,7 @@ def test_worlds_with_their_own_parameters():
     d = replace(
         d, qpos=state[:, : mj.nq], qvel=state[:, mj.nq :], ctrl=d.ctrl + 0.3, act=d.act + 0.1
     )
-    d = actuation.actuation(replace(m, actuator_gear=gear, actuator_dynprm=tau), d)
+    d = forward.forward(replace(m, actuator_gear=gear, actuator_dynprm=tau), d)
     np.testing.assert_allclose(d.qfrc_actuator.numpy(), separate, rtol=1e-9, atol=1e-12)
 
 

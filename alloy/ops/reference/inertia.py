@@ -65,7 +65,7 @@ def com(
     body_inertia: Tensor,
     tree: Tree,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `alloy.ops.com`."""
+    """Xipos, ximat, subtree_com, cinert and cdof (mj_comPos), shapes as in Data."""
     worlds, mass = xpos.shape[0], body_mass.unsqueeze(-1)
     xipos = xpos + math.rotate(xmat, body_ipos)
     ximat = math.compose(xmat, body_imat)
@@ -107,7 +107,7 @@ def mass_matrix(cinert: Tensor, cdof: Tensor, dof_armature: Tensor, tree: Tree) 
 
 
 def velocity(cdof: Tensor, qvel: Tensor, tree: Tree) -> tuple[Tensor, Tensor]:
-    """See `alloy.ops.velocity`."""
+    """Spatial velocities cvel (W, nbody, 6) and cdof_dot (W, nv, 6) (mj_comVel)."""
     sums = math.constant_times(tree.before_and_moves, cdof * qvel.unsqueeze(-1))
     before, cvel = sums.split((cdof.shape[1], sums.shape[1] - cdof.shape[1]), 1)
     return cvel, math.cross_motion(before, cdof)
@@ -122,7 +122,7 @@ def bias(
     gravity: Tensor,
     tree: Tree,
 ) -> Tensor:
-    """See `alloy.ops.bias`."""
+    """Coriolis, centrifugal and gravity force (W, nv) (mj_rne without acceleration)."""
     cacc = math.constant_times(tree.moves, cdof_dot * qvel.unsqueeze(-1))
     cacc = cacc - torch.nn.functional.pad(gravity, (3, 0)).unsqueeze(-2)
     inertia = spatial_inertia(cinert)

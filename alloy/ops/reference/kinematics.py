@@ -86,7 +86,7 @@ def _walk(factors: Tensor, tree: Tree) -> Tensor:
     return torch.cat(poses, 1)
 
 
-def kinematics(
+def poses(
     qpos: Tensor,
     qpos0: Tensor,
     mocap_pos: Tensor,
@@ -97,7 +97,11 @@ def kinematics(
     jnt_axis: Tensor,
     tree: Tree,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `alloy.ops.kinematics`."""
+    """World pose of every body and joint: xpos, xquat, xmat, xanchor and xaxis.
+
+    The axis of a ball or free joint is given after its rotation. Shapes are those of the fields of
+    these names in Model and Data.
+    """
     moved = _moved(qpos, qpos0, tree)
     slid = None if tree.scalar_slide is None else (moved * tree.scalar_slide).unsqueeze(-1)
     pos, quat = _relative_poses(qpos, moved, slid, mocap_pos, mocap_quat, jnt_axis, tree)

@@ -6,7 +6,7 @@ reads back. Bodies come after their parents, so that both are plain loops.
 """
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -110,19 +110,18 @@ def _dof_axes(xmat, xanchor, xaxis, subtree_com, cdof, body_ptr, dof_ptr, dof, w
 
 
 @triton.jit
-def _com_kernel(
+def centres(
     # in
     xpos, xmat, xanchor, xaxis, body_ipos, body_imat, body_mass, body_subtreemass, body_inertia,
     # out
     xipos, ximat, subtree_com, cinert, cdof,
     # tables and sizes
-    body_ptr, dof_ptr, nbody, nv, n_world, BLOCK: tl.constexpr,
+    body_ptr, dof_ptr, nbody, nv, w, m,
 ):  # fmt: skip
     """Subtree_com = sum of m x / sum of m; cinert by the parallel axes; cdof = (a, a x (com - p)).
 
     Source: Featherstone (2008), sections 2.13 and 5.3; MuJoCo's mj_comPos.
     """
-    w, m = worlds_of(n_world, BLOCK)
     for body in range(nbody):
         mat = load9(xmat, body, w, m)
         pos = add(load3(xpos, body, w, m), rotate(mat, load3(body_ipos, body, w, m)))
@@ -154,34 +153,11 @@ def _com_kernel(
         _dof_axes(xmat, xanchor, xaxis, subtree_com, cdof, body_ptr, dof_ptr, dof, w, m)
 
 
-def com(
-    xpos: Tensor,
-    xmat: Tensor,
-    xanchor: Tensor,
-    xaxis: Tensor,
-    body_ipos: Tensor,
-    body_imat: Tensor,
-    body_mass: Tensor,
-    body_subtreemass: Tensor,
-    body_inertia: Tensor,
-    tree: Tree,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `alloy.ops.com`."""
-    worlds, t = xpos.shape[0], tree_tables(tree)
-    shapes = ((t.nbody, 3), (t.nbody, 3, 3), (t.nbody, 3), (t.nbody, 10), (t.nv, 6))
-    out = tuple(empty(worlds, *shape, like=xpos) for shape in shapes)
-    launch(
-        _com_kernel, worlds, xpos, xmat, xanchor, xaxis, body_ipos, body_imat, body_mass,
-        body_subtreemass, body_inertia, *out, t.body, t.dof, t.nbody, t.nv,
-    )  # fmt: skip
-    return out
-
-
 # ------------------------------------------------------------------ mass matrix
 
 
 @triton.jit
-def _times_inertia(cinert, body, motion, w, m):
+def times_inertia(cinert, body, motion, w, m):
     """Momentum of a body moving with `motion`: (I w + mr x v, mass v - mr x w) with cinert."""
     at, turn, speed = 10 * body, motion[0], motion[1]
     xx, yy, zz = load(cinert, at, w, m), load(cinert, at + 1, w, m), load(cinert, at + 2, w, m)
@@ -219,7 +195,7 @@ def _mass_matrix_kernel(
     zero = zeros(mass, w)
     for i in range(nv):
         motion = load6(cdof, i, w, m)
-        momentum = _times_inertia(crb, tl.load(dof_ptr + i * DOF + DOF_BODY), motion, w, m)
+        momentum = times_inertia(crb, tl.load(dof_ptr + i * DOF + DOF_BODY), motion, w, m)
         for j in range(i):
             value = zero
             if tl.load(above_ptr + i * nv + j) == 1:
@@ -247,20 +223,12 @@ def mass_matrix(cinert: Tensor, cdof: Tensor, dof_armature: Tensor, tree: Tree) 
 
 
 @triton.jit
-def _velocity_kernel(
-    # in
-    cdof, qvel,
-    # out
-    cvel, cdof_dot,
-    # tables and sizes
-    body_ptr, dof_ptr, nbody, n_world, BLOCK: tl.constexpr,
-):  # fmt: skip
+def velocities(cdof, qvel, cvel, cdof_dot, body_ptr, dof_ptr, nbody, w, m):
     """Cvel = sum of cdof qvel along the path; cdof_dot = (velocity before the joint) x cdof.
 
     The axes of a ball joint turn together, those of a free joint's translation not at all.
     Source: MuJoCo's mj_comVel.
     """
-    w, m = worlds_of(n_world, BLOCK)
     zero = zeros(cvel, w)
     nothing = ((zero, zero, zero), (zero, zero, zero))
     store6(cvel, 0, w, m, nothing)
@@ -281,16 +249,22 @@ def _velocity_kernel(
         store6(cvel, body, w, m, vel)
 
 
-def velocity(cdof: Tensor, qvel: Tensor, tree: Tree) -> tuple[Tensor, Tensor]:
-    """See `alloy.ops.velocity`."""
-    worlds, t = cdof.shape[0], tree_tables(tree)
-    cvel, cdof_dot = (empty(worlds, n, 6, like=cdof) for n in (t.nbody, t.nv))
-    launch(_velocity_kernel, worlds, cdof, qvel, cvel, cdof_dot, t.body, t.dof, t.nbody)
-    return cvel, cdof_dot
+@triton.jit
+def to_dofs(force, cdof, out, body_ptr, dof_ptr, nbody, nv, w, m):
+    """Out = cdof . sum of the forces (W, nbody, 6) on the subtree, which are summed in place."""
+    for i in range(1, nbody):
+        body = nbody - i
+        parent = tl.load(body_ptr + body * BODY + PARENT)
+        upper, lower = load6(force, parent, w, m), load6(force, body, w, m)
+        store6(force, parent, w, m, (add(upper[0], lower[0]), add(upper[1], lower[1])))
+    for dof in range(nv):
+        axis = load6(cdof, dof, w, m)
+        total = load6(force, tl.load(dof_ptr + dof * DOF + DOF_BODY), w, m)
+        store(out, dof, w, m, dot(axis[0], total[0]) + dot(axis[1], total[1]))
 
 
 @triton.jit
-def _bias_kernel(
+def bias_forces(
     # in
     cinert, cdof, cdof_dot, cvel, qvel, gravity,
     # out
@@ -298,16 +272,18 @@ def _bias_kernel(
     # scratch
     cacc, cfrc,
     # tables and sizes
-    body_ptr, dof_ptr, nbody, nv, n_world, BLOCK: tl.constexpr,
+    body_ptr, dof_ptr, nbody, nv, w, m, GRAVITY: tl.constexpr,
 ):  # fmt: skip
     """Bias_i = cdof_i . sum over the subtree of (I a + v x* I v), a the acceleration at qacc = 0.
 
     Source: Featherstone (2008), section 5.3, recursive Newton-Euler; MuJoCo's mj_rne.
     """
-    w, m = worlds_of(n_world, BLOCK)
     zero = zeros(cacc, w)
     nothing = (zero, zero, zero)
-    store6(cacc, 0, w, m, (nothing, scale(-1.0, load3(gravity, 0, w, m))))
+    up = nothing
+    if GRAVITY:
+        up = scale(-1.0, load3(gravity, 0, w, m))
+    store6(cacc, 0, w, m, (nothing, up))
     store6(cfrc, 0, w, m, (nothing, nothing))
     for body in range(1, nbody):
         row = body_ptr + body * BODY
@@ -318,35 +294,7 @@ def _bias_kernel(
             acc = axpy(speed, turn[0], acc[0]), axpy(speed, turn[1], acc[1])
         store6(cacc, body, w, m, acc)
         vel = load6(cvel, body, w, m)
-        force = _times_inertia(cinert, body, acc, w, m)
-        gyroscopic = cross_force(vel, _times_inertia(cinert, body, vel, w, m))
+        force = times_inertia(cinert, body, acc, w, m)
+        gyroscopic = cross_force(vel, times_inertia(cinert, body, vel, w, m))
         store6(cfrc, body, w, m, (add(force[0], gyroscopic[0]), add(force[1], gyroscopic[1])))
-    for i in range(1, nbody):
-        body = nbody - i
-        parent = tl.load(body_ptr + body * BODY + PARENT)
-        upper, lower = load6(cfrc, parent, w, m), load6(cfrc, body, w, m)
-        store6(cfrc, parent, w, m, (add(upper[0], lower[0]), add(upper[1], lower[1])))
-    for dof in range(nv):
-        axis = load6(cdof, dof, w, m)
-        force = load6(cfrc, tl.load(dof_ptr + dof * DOF + DOF_BODY), w, m)
-        store(qfrc_bias, dof, w, m, dot(axis[0], force[0]) + dot(axis[1], force[1]))
-
-
-def bias(
-    cinert: Tensor,
-    cdof: Tensor,
-    cdof_dot: Tensor,
-    cvel: Tensor,
-    qvel: Tensor,
-    gravity: Tensor,
-    tree: Tree,
-) -> Tensor:
-    """See `alloy.ops.bias`."""
-    worlds, t = cinert.shape[0], tree_tables(tree)
-    out = empty(worlds, t.nv, like=cinert)
-    cacc, cfrc = (empty(worlds, t.nbody, 6, like=cinert) for _ in range(2))
-    launch(
-        _bias_kernel, worlds, cinert, cdof, cdof_dot, cvel, qvel, gravity, out, cacc, cfrc,
-        t.body, t.dof, t.nbody, t.nv,
-    )  # fmt: skip
-    return out
+    to_dofs(cfrc, cdof, qfrc_bias, body_ptr, dof_ptr, nbody, nv, w, m)

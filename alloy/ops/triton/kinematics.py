@@ -1,19 +1,14 @@
-"""Forward kinematics, body by body. Twin of `alloy.ops.reference.kinematics`."""
+"""Forward kinematics, body by body. Twin of `alloy.ops.reference.kinematics`, for `smooth`."""
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from alloy.ops.triton.lane import (
-    empty,
-    launch,
     load,
     load3,
     load4,
@@ -21,7 +16,6 @@ from alloy.ops.triton.lane import (
     store,
     store3,
     store9,
-    worlds_of,
 )
 from alloy.ops.triton.tables import (
     BALL,
@@ -35,11 +29,11 @@ from alloy.ops.triton.tables import (
     PARENT,
     QPOS,
     SLIDE,
-    tree_tables,
 )
 from alloy.ops.triton.vector import (
     add,
     axpy,
+    compose,
     quat_from_axis_angle,
     quat_mul,
     quat_normalize,
@@ -47,9 +41,6 @@ from alloy.ops.triton.vector import (
     rotate,
     sub,
 )
-
-if TYPE_CHECKING:
-    from alloy.physics.tree import Tree
 
 
 @triton.jit
@@ -85,20 +76,19 @@ def _move(joint_ptr, joint, qpos, qpos0, jnt_pos, jnt_axis, w, m, pos, quat):
 
 
 @triton.jit
-def _kinematics_kernel(
+def walk(
     # in
     qpos, qpos0, mocap_pos, mocap_quat, body_pos, body_quat, jnt_pos, jnt_axis,
     # out
     xpos, xquat, xmat, xanchor, xaxis,
     # tables and sizes
-    body_ptr, joint_ptr, nbody, n_world, BLOCK: tl.constexpr,
+    body_ptr, joint_ptr, nbody, w, m,
 ):  # fmt: skip
     """X_body = X_parent * offset * product of the joints' motions.
 
     A slide moves along its axis, a hinge or ball turns about its anchor, a free joint is the pose
     itself. Source: MuJoCo manual, Computation, Forward kinematics.
     """
-    w, m = worlds_of(n_world, BLOCK)
     for k in tl.static_range(3):
         store(xpos, k, w, m, 0.0)
         for j in tl.static_range(3):
@@ -127,23 +117,12 @@ def _kinematics_kernel(
         _store_body(xpos, xquat, xmat, body, w, m, pos, quat)
 
 
-def kinematics(
-    qpos: Tensor,
-    qpos0: Tensor,
-    mocap_pos: Tensor,
-    mocap_quat: Tensor,
-    body_pos: Tensor,
-    body_quat: Tensor,
-    jnt_pos: Tensor,
-    jnt_axis: Tensor,
-    tree: Tree,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `alloy.ops.kinematics`."""
-    worlds, t = qpos.shape[0], tree_tables(tree)
-    shapes = ((t.nbody, 3), (t.nbody, 4), (t.nbody, 3, 3), (t.njnt, 3), (t.njnt, 3))
-    out = tuple(empty(worlds, *shape, like=qpos) for shape in shapes)
-    launch(
-        _kinematics_kernel, worlds, qpos, qpos0, mocap_pos, mocap_quat, body_pos, body_quat,
-        jnt_pos, jnt_axis, *out, t.body, t.joint, t.nbody,
-    )  # fmt: skip
-    return out
+@triton.jit
+def attach(xpos, xmat, local_pos, local_mat, pos, mat, body_ptr, n, w, m):
+    """Poses of n geoms or sites: x_body + R_body p and R_body R."""
+    for i in range(n):
+        body = tl.load(body_ptr + i)
+        frame = load9(xmat, body, w, m)
+        shift = rotate(frame, load3(local_pos, i, w, m))
+        store3(pos, i, w, m, add(load3(xpos, body, w, m), shift))
+        store9(mat, i, w, m, compose(frame, load9(local_mat, i, w, m)))

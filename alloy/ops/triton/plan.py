@@ -20,6 +20,7 @@ from alloy.ops.triton.tables import table
 
 if TYPE_CHECKING:
     from alloy.physics.layout import ConstraintLayout
+    from alloy.physics.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -41,49 +42,36 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def dense_plan(layout: ConstraintLayout, nefc: int, nv: int, device: torch.device) -> Plan:
-    """A plan that takes every entry of J and M to be there."""
-    return _plan(layout, np.ones((nefc, nv), bool), np.ones((nv, nv), bool), device)
+def plan_of(layout: ConstraintLayout, tree: Tree) -> Plan:
+    """The tables of a model's rows and tree."""
+    return _plan(layout, _row_support(layout), tree.m_lower.cpu().numpy() != 0, tree.m_lower.device)
 
 
-def sparse_plan(layout: ConstraintLayout, rows: Tensor, mass: Tensor) -> Plan:
-    """A plan from patterns.
-
-    Args:
-        layout: what each row is.
-        rows: (nefc, nv) nonzero where J may be.
-        mass: (nv, nv) nonzero where M may be.
-    """
-    patterns = ((x != 0).cpu().numpy() for x in (rows, mass))
-    return _plan(layout, *patterns, rows.device)
+@lru_cache(maxsize=64)
+def mass_pattern(tree: Tree) -> tuple[Tensor, Tensor]:
+    """Where each row of M begins in its list of columns below the diagonal, and that list."""
+    lower = _fill_in(tree.m_lower.cpu().numpy() != 0, [])
+    device = tree.m_lower.device
+    return table(np.cumsum([0, *map(len, lower)]), device), table(
+        np.concatenate([[], *lower]), device
+    )
 
 
-def row_support(layout: ConstraintLayout, nv: int, contact_move: Tensor | None) -> Tensor:
-    """Which dofs move each row, (nefc, nv) bool.
-
-    Args:
-        layout: what each row is.
-        nv: number of dofs.
-        contact_move: (ncon, nv) nonzero where the dof moves one of a contact's two bodies.
-    """
+def _row_support(layout: ConstraintLayout) -> np.ndarray:
+    """Which dofs may move each row, (nefc, nv) bool."""
     parts = []
     for eq in layout.equalities:
         both = (eq.move1 != 0) | (eq.move2 != 0)
         parts.append(both.repeat_interleave(eq.dim, 0))
-    if layout.nf:
+    if layout.loss_place is not None:
         parts.append(layout.loss_place.T[layout.ne : layout.ne + layout.nf] != 0)
     if layout.limit_dofs is not None:
         parts.append(layout.limit_dofs != 0)
     if layout.ball_dofs is not None:
         parts.append((layout.ball_dofs != 0).any(1))
-    if contact_move is not None:
-        move = contact_move != 0
-        if layout.n1:
-            parts.append(move[layout.frictionless])
-        for cone in layout.cones:
-            of_group = move if cone.slots is None else move[cone.slots]
-            parts.append(of_group.repeat_interleave(cone.dim, 0))
-    return torch.cat(parts) if parts else torch.zeros(0, nv, dtype=torch.bool)
+    if layout.sides:
+        parts.append(torch.stack([side.move != 0 for side in layout.sides]).any(0))
+    return torch.cat(parts).cpu().numpy()
 
 
 def _plan(

@@ -1,7 +1,7 @@
 """Integration of positions. Twin of `alloy.ops.reference.pose`."""
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -48,16 +48,11 @@ def _integrate_quat_kernel(
 
 
 @triton.jit
-def _integrate_pos_kernel(
-    # in
-    qpos, qvel,
-    # out
-    out,
-    # tables and sizes: pairs of addresses in qpos and qvel
-    linear_ptr, quat_ptr, n_linear, n_quat, DT: tl.constexpr, n_world, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Out = qpos + DT qvel, and quaternions turn. Source: MuJoCo's mj_integratePos."""
-    w, m = worlds_of(n_world, BLOCK)
+def move(qpos, qvel, out, linear_ptr, quat_ptr, n_linear, n_quat, w, m, DT: tl.constexpr):
+    """Out = qpos + DT qvel, and quaternions turn. Source: MuJoCo's mj_integratePos.
+
+    The tables are pairs of addresses in qpos and qvel, of what moves linearly and of quaternions.
+    """
     for i in range(n_linear):
         q, v = tl.load(linear_ptr + 2 * i), tl.load(linear_ptr + 2 * i + 1)
         store(out, q, w, m, load(qpos, q, w, m) + DT * load(qvel, v, w, m))
@@ -77,38 +72,12 @@ def integrate_quat(quat: Tensor, omega: Tensor, dt: float) -> Tensor:
     return out
 
 
-def integrate_pos(
-    qpos: Tensor,
-    qvel: Tensor,
-    dt: float,
-    linear_qpos: Tensor | None,
-    linear_dof: Tensor | None,
-    quat_qpos: Tensor | None,
-    quat_dof: Tensor | None,
-    order: Tensor | None,
-) -> Tensor:
-    """See `alloy.ops.integrate_pos`."""
-    worlds, nq = qpos.shape
-    linear, quat, n_linear, n_quat = _addresses(
-        nq, linear_qpos, linear_dof, quat_qpos, quat_dof, qpos.device
-    )
-    out = empty(worlds, nq, like=qpos)
-    launch(
-        _integrate_pos_kernel, worlds, qpos, qvel, out, linear, quat, n_linear, n_quat, DT=dt
-    )  # fmt: skip
-    return out
-
-
 @lru_cache(maxsize=64)
-def _addresses(
-    nq: int,
-    linear_qpos: Tensor | None,
-    linear_dof: Tensor | None,
-    quat_qpos: Tensor | None,
-    quat_dof: Tensor | None,
-    device: torch.device,
+def addresses(
+    nq: int, tables: tuple[Tensor | None, ...], device: torch.device
 ) -> tuple[Tensor, Tensor, int, int]:
-    """Tables of the addresses in qpos and qvel of what moves linearly and of what turns."""
+    """The tables of `move` and their lengths, from Model.derived["integrate"]."""
+    linear_qpos, linear_dof, quat_qpos, quat_dof, _ = tables
     everything = np.arange(nq)
     pairs = []
     for q, v, all_linear in (

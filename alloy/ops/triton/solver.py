@@ -7,7 +7,7 @@ Units that push in no world of the block are skipped: they would add exact zeros
 """
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from alloy.ops.triton.lane import BLOCK, any_of, empty, launch, load, store, worlds_of, zeros
-from alloy.ops.triton.plan import Plan, dense_plan
+from alloy.ops.triton.plan import plan_of
 from alloy.ops.triton.solver_rows import (
     find_busy,
     gradient,
@@ -32,6 +32,7 @@ from alloy.ops.triton.solver_rows import (
 
 if TYPE_CHECKING:
     from alloy.physics.layout import ConstraintLayout
+    from alloy.physics.tree import Tree
 
 # units in the last place below which these are zero, as in the reference
 GRADIENT_NOISE = 8.0
@@ -56,7 +57,7 @@ def _times_mass(mass, x, out, lower_ptr, columns_ptr, nv, w, m):
 
 
 @triton.jit
-def _factor(h, lower_ptr, columns_ptr, nv, w, m):
+def factor(h, lower_ptr, columns_ptr, nv, w, m):
     """H = L' D L in place: D on the diagonal, L below it, eliminating the last row first.
 
     Returns whether H was positive definite, which is whether D is.
@@ -82,7 +83,7 @@ def _factor(h, lower_ptr, columns_ptr, nv, w, m):
 
 
 @triton.jit
-def _factor_solve(h, x, lower_ptr, columns_ptr, nv, w, m):
+def factor_solve(h, x, lower_ptr, columns_ptr, nv, w, m):
     """Solve L' D L x = x in place."""
     for step in range(nv):
         i = nv - 1 - step
@@ -108,8 +109,8 @@ def _direction(h, grad, search, diagonal, lower_ptr, columns_ptr, nv, w, m):
     for k in range(nv):
         store(diagonal, k, w, m, load(h, triangle(k) + k, w, m))
         store(search, k, w, m, -load(grad, k, w, m))
-    falls = _factor(h, lower_ptr, columns_ptr, nv, w, m)
-    _factor_solve(h, search, lower_ptr, columns_ptr, nv, w, m)
+    falls = factor(h, lower_ptr, columns_ptr, nv, w, m)
+    factor_solve(h, search, lower_ptr, columns_ptr, nv, w, m)
     decrease = zeros(search, w)
     for k in range(nv):
         decrease -= load(grad, k, w, m) * load(search, k, w, m)
@@ -228,11 +229,11 @@ def solve(
     impratio: float,
     scale: float,
     opt: tuple[float, float, int, int],
-    plan: Plan | None = None,
+    tree: Tree,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `alloy.ops.solve`; without a plan every entry of J and M counts as nonzero."""
+    """See `alloy.ops.solve`."""
     worlds, nefc, nv = jac.shape
-    plan = plan or dense_plan(layout, nefc, nv, jac.device)
+    plan = plan_of(layout, tree)
     tolerance, ls_tolerance, iterations, ls_iterations = opt
     qacc, qfrc, r, grad, search, mv = (empty(worlds, nv, like=jac) for _ in range(6))
     force, x, v = (empty(worlds, nefc, like=jac) for _ in range(3))

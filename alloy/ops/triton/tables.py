@@ -20,8 +20,8 @@ FREE, BALL, SLIDE, HINGE = (tl.constexpr(k) for k in range(4))  # mjtJoint
 BODY = tl.constexpr(7)
 PARENT, ROOT, FIRST_JOINT, JOINTS, FIRST_DOF, DOFS, MOCAP = (tl.constexpr(k) for k in range(7))
 # columns of the joint table
-JOINT = tl.constexpr(2)
-KIND, QPOS = (tl.constexpr(k) for k in range(2))
+JOINT = tl.constexpr(3)
+KIND, QPOS, QVEL = (tl.constexpr(k) for k in range(3))
 # columns of the dof table
 DOF = tl.constexpr(6)
 DOF_BODY, DOF_JOINT, DOF_KIND, DOF_AXIS, DOF_STARTS, DOF_STILL = (tl.constexpr(k) for k in range(6))
@@ -35,7 +35,7 @@ class TreeTables:
     njnt: int
     nv: int
     body: Tensor  # (nbody * BODY,) parent, root, first joint, joints, first dof, dofs, mocap or -1
-    joint: Tensor  # (njnt * JOINT,) kind, address in qpos
+    joint: Tensor  # (njnt * JOINT,) kind, addresses in qpos and qvel
     # (nv * DOF,) body, joint, its kind, 0-2 within it, 1 where a rigid set of axes starts, 1 where
     # the axis never turns
     dof: Tensor
@@ -46,6 +46,12 @@ def table(values: np.ndarray | list, device: torch.device) -> Tensor:
     """A flat int32 table on the device; never empty, so that it always has an address."""
     flat = np.asarray(values, np.int32).reshape(-1)
     return torch.as_tensor(flat if flat.size else np.zeros(1, np.int32), device=device)
+
+
+@lru_cache(maxsize=256)
+def int32(index: Tensor) -> Tensor:
+    """An index tensor as a table on its device."""
+    return table(index.cpu().numpy(), index.device)
 
 
 @lru_cache(maxsize=64)
@@ -73,7 +79,7 @@ def tree_tables(tree: Tree) -> TreeTables:
     still = of_free & (within < 3)
     dof = np.stack([dof_body, dof_joint, kind[dof_joint], within % 3, starts, still], 1)
     above = tree.m_lower.cpu().numpy() != 0
-    joint = np.stack([kind, joint_qpos], 1)
+    joint = np.stack([kind, joint_qpos, first_dof], 1)
     flat = [table(x, device) for x in (body, joint, dof, above)]
     return TreeTables(nbody, njnt, nv, *flat)
 

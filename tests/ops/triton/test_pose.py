@@ -1,4 +1,4 @@
-"""Integration of positions, factor and solve: the kernels against the float64 reference."""
+"""Quaternions that turn, factor and solve: the kernels against the float64 reference."""
 
 import pytest
 import torch
@@ -7,8 +7,7 @@ from alloy.ops.reference import linear as reference_linear
 from alloy.ops.reference import pose as reference_pose
 from alloy.ops.triton import linear, pose
 from scripts.kernels import Call
-from tests.ops.triton.calls import assert_twin, calls_of
-from tests.physics.models import JOINTS
+from tests.ops.triton.calls import assert_twin
 
 DTYPES = {torch.float64: 1e-14, torch.float32: 1e-6}
 
@@ -24,13 +23,6 @@ def test_quaternions_turn(worlds, dtype):
     args = (quat, omega, 0.05)
     call = Call(args, (reference_pose.integrate_quat(*args),))
     assert_twin(pose.integrate_quat, call, dtype, DTYPES[dtype])
-
-
-@pytest.mark.parametrize(("source", "worlds"), [(JOINTS, 3), ("half_cheetah.xml", 37)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_positions_move(source, worlds, dtype):
-    call = calls_of(source, worlds, True)["integrate_pos"]
-    assert_twin(pose.integrate_pos, call, dtype, DTYPES[dtype])
 
 
 @pytest.mark.parametrize("worlds", [1, 3, 37])

@@ -1,0 +1,149 @@
+"""Passive forces: springs, dampers, fixed tendons, gravity compensation and the fluid's drag.
+
+Source: MuJoCo manual, Computation, Passive forces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from alloy.math import MINVAL, cross, dot, quat_conj, quat_mul, quat_normalize, quat_to_rotvec
+
+if TYPE_CHECKING:
+    from alloy.physics.model import Data, Model
+    from alloy.physics.passive import PassiveTables
+
+
+def passive(m: Model, d: Data) -> Data:
+    """See `alloy.ops.passive`."""
+    t: PassiveTables = m.derived["passive"]
+    zero = torch.zeros_like(d.qvel)
+    spring = damper = gravcomp = fluid = total = zero
+    if not all_disabled(m):
+        if (t.spring or t.tendon_spring) and "spring" not in m.opt.disable:
+            spring = _springs(m, d, t)
+        if (t.damper or t.tendon_damper) and "damper" not in m.opt.disable:
+            damper = _dampers(m, d, t)
+        if t.gravcomp and "gravity" not in m.opt.disable:
+            gravcomp = _gravity_compensation(m, d)
+        if t.fluid:
+            fluid = _fluid(m, d, t)
+        felt = gravcomp
+        if t.passive_gravcomp is not None:
+            felt = gravcomp * t.passive_gravcomp
+        parts = [part for part in (spring, damper, felt, fluid) if part is not zero]
+        total = sum(parts[1:], parts[0]) if parts else zero
+    return replace(
+        d,
+        qfrc_spring=spring,
+        qfrc_damper=damper,
+        qfrc_gravcomp=gravcomp,
+        qfrc_fluid=fluid,
+        qfrc_passive=total,
+    )
+
+
+def tendon(m: Model, d: Data) -> Data:
+    """See `alloy.ops.tendon`."""
+    if not m.ntendon:
+        return replace(d, ten_length=d.qpos[:, :0], ten_velocity=d.qvel[:, :0])
+    t: PassiveTables = m.derived["passive"]
+    return replace(d, ten_length=d.qpos @ t.tendon_q, ten_velocity=d.qvel @ t.tendon_J.mT)
+
+
+def all_disabled(m: Model) -> bool:
+    """Whether springs and dampers are off, which turns every passive force off."""
+    return {"spring", "damper"} <= m.opt.disable
+
+
+def _springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
+    """Joint and tendon springs; (W, nv)."""
+    force = None
+    if t.spring:
+        offset = m.qpos_spring - d.qpos
+        if t.spring_quat is not None:
+            rest = m.qpos_spring[:, t.spring_quat]
+            turn = quat_mul(quat_conj(rest), quat_normalize(d.qpos[:, t.spring_quat]))
+            offset = torch.cat([offset, -quat_to_rotvec(turn).flatten(-2)], -1)
+        if t.spring_place is not None:
+            offset = offset @ t.spring_place
+        stiffness = m.jnt_stiffness
+        if t.dof_joint is not None:
+            stiffness = stiffness[:, t.dof_joint]
+        force = stiffness * offset
+    if t.tendon_spring:
+        low, high = m.tendon_lengthspring.unbind(-1)
+        # inside the dead band the nearest rest length is the length itself
+        stretch = torch.clamp(d.ten_length, low, high) - d.ten_length
+        along = (m.tendon_stiffness * stretch) @ t.tendon_J
+        force = along if force is None else force + along
+    assert force is not None
+    return force
+
+
+def _dampers(m: Model, d: Data, t: PassiveTables) -> Tensor:
+    """Dof and tendon dampers; (W, nv)."""
+    force = None
+    if t.damper:
+        force = -m.dof_damping * d.qvel
+    if t.tendon_damper:
+        along = (m.tendon_damping * d.ten_velocity) @ t.tendon_J
+        force = -along if force is None else force - along
+    assert force is not None
+    return force
+
+
+def offset_from_com(m: Model, d: Data) -> Tensor:
+    """From what spatial vectors are about to each body's centre of mass; (W, nbody, 3)."""
+    return d.xipos - d.subtree_com[:, m.tree.body_root]
+
+
+def _joint_force(m: Model, d: Data, torque: Tensor | None, force: Tensor) -> Tensor:
+    """Joint forces of world-frame forces (and torques) on the bodies' centres of mass; (W, nv)."""
+    about_com = cross(offset_from_com(m, d), force)
+    if torque is not None:
+        about_com = about_com + torque
+    wrench = torch.cat([about_com, force.expand_as(about_com)], -1)
+    return dot(m.tree.moves.mT @ wrench, d.cdof)
+
+
+def _gravity_compensation(m: Model, d: Data) -> Tensor:
+    weight = (m.body_mass * m.body_gravcomp).unsqueeze(-1)
+    return _joint_force(m, d, None, -weight * m.gravity.unsqueeze(-2))
+
+
+def fluid_velocity(m: Model, d: Data) -> Tensor:
+    """Each body's velocity against the medium in its inertial frame, (W, nbody, [rot, lin], 3)."""
+    rot, lin = d.cvel[..., :3], d.cvel[..., 3:]
+    lin = lin + cross(rot, offset_from_com(m, d)) - m.wind.unsqueeze(-2)
+    return torch.stack([rot, lin], -2) @ d.ximat
+
+
+def drag_coefficients(m: Model, t: PassiveTables) -> tuple[Tensor, Tensor]:
+    """Drag of the inertia box, linear and quadratic in velocity; two of (1|W, nbody, 2, 3).
+
+    Viscous drag is Stokes' for the sphere whose diameter is the box's mean edge; the quadratic part
+    is that of the box's faces (MuJoCo documentation, Computation, Fluid forces).
+    """
+    mass = m.body_mass.unsqueeze(-1)
+    edge = ((m.body_inertia @ t.box).clamp(min=MINVAL) * 6 / mass.clamp(min=MINVAL)).sqrt()
+    solid = (mass >= MINVAL).unsqueeze(-1).to(mass.dtype)
+    diameter = edge.mean(-1, keepdim=True)
+    stokes = 3 * torch.pi * m.opt.viscosity * diameter
+    linear = torch.stack([stokes * diameter * diameter / 3, stokes], -2) * solid
+    face = edge.roll(1, -1) * edge.roll(-1, -1)
+    paddle = edge * (edge**4 @ t.others) / 64
+    quadratic = torch.stack([paddle, face / 2], -2) * (m.opt.density * solid)
+    return linear, quadratic
+
+
+def _fluid(m: Model, d: Data, t: PassiveTables) -> Tensor:
+    linear, quadratic = drag_coefficients(m, t)
+    velocity = fluid_velocity(m, d)
+    drag = -(linear + quadratic * velocity.abs()) * velocity
+    torque, force = (drag @ d.ximat.mT).unbind(-2)
+    return _joint_force(m, d, torque, force)
