@@ -47,6 +47,10 @@ def kinematics(m: Model, d: Data) -> Data:
 
 def tendon(m: Model, d: Data) -> Data:
     """Length and velocity of every fixed tendon; the Jacobian is the constant `tendon_J`."""
+    if m.ntendon and _by_kernel(m, d):
+        from alloy.ops.triton import passive
+
+        return passive.tendon(m, d)
     return reference_passive.tendon(m, d)
 
 
@@ -56,6 +60,10 @@ def contacts(m: Model, d: Data) -> Data:
     Distance is negative in penetration and 1e10 in slots without a contact, the point is midway
     between the surfaces, the frame's first row is the normal from geom 1 to geom 2.
     """
+    if _by_kernel(m, d):
+        from alloy.ops.triton import contacts as kernel
+
+        return kernel.contacts(m, d)
     return reference_contacts.contacts(m, d)
 
 
@@ -84,6 +92,10 @@ def passive(m: Model, d: Data) -> Data:
     gravity compensation that goes through actuators. Disabling both springs and dampers disables
     every passive force, as in MuJoCo.
     """
+    if _by_kernel(m, d):
+        from alloy.ops.triton import passive
+
+        return passive.passive(m, d)
     return reference_passive.passive(m, d)
 
 

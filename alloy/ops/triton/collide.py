@@ -5,7 +5,7 @@ a slot that the geometry does not fill has dist FAR. Source: MuJoCo 4.0's primit
 """
 
 # Parameters of kernels are blocks, fields, tables and numbers, without annotations.
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -34,27 +34,10 @@ TOLERANCE = {
 
 
 @triton.jit
-def _collide_kernel(
-    # in
-    pos1, mat1, size1, pos2, mat2, size2, margin,
-    # out
-    dist, pos, frame,
-    # tables and sizes
-    geom1_ptr, geom2_ptr, SHAPES: tl.constexpr, SLOTS: tl.constexpr, TOL: tl.constexpr,
-    n_world, BLOCK: tl.constexpr,
+def by_shapes(
+    a, b, margin, i, out, slot, w, m, SHAPES: tl.constexpr, TOL: tl.constexpr
 ):  # fmt: skip
-    """Contacts of geom 1 with geom 2; dist < 0 in penetration, pos midway, frame's row 0 normal.
-
-    The formula of each kind is in collide_pair, collide_box or collide_boxbox. Source: MuJoCo
-    4.0's primitive colliders.
-    """
-    w, m = worlds_of(n_world, BLOCK)
-    i = tl.program_id(1)
-    g1, g2 = tl.load(geom1_ptr + i), tl.load(geom2_ptr + i)
-    a = load3(pos1, g1, w, m), load9(mat1, g1, w, m), load3(size1, g1, w, m)
-    b = load3(pos2, g2, w, m), load9(mat2, g2, w, m), load3(size2, g2, w, m)
-    out = (dist, pos, frame)
-    slot = SLOTS * i
+    """Contacts of geoms a and b of pair i, each (pos, mat, size), into slots from `slot` on."""
     if SHAPES == "plane-sphere":
         pair.plane_sphere(a, b, out, slot, w, m)
     elif SHAPES == "plane-capsule":
@@ -80,6 +63,29 @@ def _collide_kernel(
     else:
         tl.static_assert(SHAPES == "box-box")
         boxes.box_box(a, b, load(margin, i, w, m), out, slot, w, m, TOL)
+
+
+@triton.jit
+def _collide_kernel(
+    # in
+    pos1, mat1, size1, pos2, mat2, size2, margin,
+    # out
+    dist, pos, frame,
+    # tables and sizes
+    geom1_ptr, geom2_ptr, SHAPES: tl.constexpr, SLOTS: tl.constexpr, TOL: tl.constexpr,
+    n_world, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Contacts of geom 1 with geom 2; dist < 0 in penetration, pos midway, frame's row 0 normal.
+
+    The formula of each kind is in collide_pair, collide_box or collide_boxbox. Source: MuJoCo
+    4.0's primitive colliders.
+    """
+    w, m = worlds_of(n_world, BLOCK)
+    i = tl.program_id(1)
+    g1, g2 = tl.load(geom1_ptr + i), tl.load(geom2_ptr + i)
+    a = load3(pos1, g1, w, m), load9(mat1, g1, w, m), load3(size1, g1, w, m)
+    b = load3(pos2, g2, w, m), load9(mat2, g2, w, m), load3(size2, g2, w, m)
+    by_shapes(a, b, margin, i, (dist, pos, frame), SLOTS * i, w, m, SHAPES, TOL)
 
 
 def collide_pairs(

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 MINVAL = tl.constexpr(1e-15)  # mjMINVAL
+PI = tl.constexpr(3.141592653589793)
 
 
 @triton.jit
@@ -93,6 +94,12 @@ def quat_mul(a, b):
 
 
 @triton.jit
+def quat_conj(q):
+    """Conjugate, the inverse of a unit quaternion."""
+    return q[0], -q[1], -q[2], -q[3]
+
+
+@triton.jit
 def quat_normalize(q):
     """Unit quaternion; one shorter than MINVAL becomes the identity."""
     norm = tl.sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
@@ -122,6 +129,34 @@ def quat_from_axis_angle(axis, angle):
     """Quaternion that turns by angle about a unit axis."""
     sine = tl.sin(0.5 * angle)
     return tl.cos(0.5 * angle), sine * axis[0], sine * axis[1], sine * axis[2]
+
+
+@triton.jit
+def half_angle(sine, cosine):
+    """Angle in 0 .. pi whose sine and cosine these are, of any common length, sine not negative.
+
+    A polynomial to 1e-5, then one Newton step on the sine of what is left, which cubes the error.
+    Source: Abramowitz and Stegun (1964), 4.4.49.
+    """
+    size = tl.abs(cosine)
+    x = tl.minimum(sine, size) / tl.maximum(tl.maximum(sine, size), MINVAL)
+    y = x * x
+    angle = x * (0.999866 + y * (-0.3302995 + y * (0.180141 + y * (-0.085133 + y * 0.0208351))))
+    angle = tl.where(sine > size, -angle + 0.5 * PI, angle)
+    angle = tl.where(cosine < 0, -angle + PI, angle)
+    norm = tl.maximum(tl.sqrt(sine * sine + cosine * cosine), MINVAL)
+    return angle + (sine * tl.cos(angle) - cosine * tl.sin(angle)) / norm
+
+
+@triton.jit
+def quat_to_rotvec(q):
+    """Axis times angle of a unit quaternion, the angle within -pi .. pi."""
+    sine = tl.sqrt(q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
+    angle = 2.0 * half_angle(sine, q[0])
+    angle = tl.where(angle > PI, angle - 2.0 * PI, angle)
+    tiny = sine < MINVAL
+    ratio = tl.where(tiny, 2.0, angle / tl.where(tiny, 1.0, sine))
+    return q[1] * ratio, q[2] * ratio, q[3] * ratio
 
 
 @triton.jit

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from tests.ops.triton.calls import assert_twin, calls_of, twin
-from tests.physics.models import JOINTS, SPINNING
+from tests.physics.models import CONTACTS, EQUALITIES, JOINTS, LIMITS, SPINNING
 from tests.physics.test_actuation import MODELS as ACTUATORS
+from tests.physics.test_passive import FLUID, GRAVCOMP, SPRINGS, TENDONS
 
 CHEETAH, RK4 = "half_cheetah.xml", SPINNING.replace("<option ", '<option integrator="RK4" ')
 ACTIVATIONS = ACTUATORS["dynamics"].replace("<mujoco>", '<mujoco><option integrator="{}"/>')
@@ -16,7 +17,14 @@ CASES = {
     # all joint types and a mocap body
     "kinematics": [(JOINTS, ONE), (JOINTS, OWN), (CHEETAH, MANY)],
     "mass_matrix": [(JOINTS, ONE), (JOINTS, OWN), (CHEETAH, MANY)],
+    # colliders of four kinds, their slots in an order of their own
+    "contacts": [(CONTACTS["condim3-pyramidal-1"], OWN), (CHEETAH, MANY)],
     "velocity": [(JOINTS, ONE), (JOINTS, OWN), (CHEETAH, MANY)],
+    "tendon": [(TENDONS, ONE), (TENDONS, MANY)],
+    "passive": [
+        (SPRINGS, OWN), (TENDONS, OWN), (GRAVCOMP, OWN), (FLUID, OWN), (SPRINGS, ONE),
+        (CHEETAH, MANY),
+    ],
     "semi_implicit": [
         (JOINTS, OWN), (CHEETAH, MANY), (ACTIVATIONS.format("Euler"), OWN),
         (ACTIVATIONS.format("implicitfast"), ONE),

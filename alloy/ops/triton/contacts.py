@@ -1,0 +1,90 @@
+"""Contacts of all pairs of all kinds in one launch. Twin of `alloy.ops.reference.contacts`.
+
+The grid's second axis runs over the pairs; a table says of each which kind it is, which geoms they
+are, and its first slot.
+"""
+
+# Parameters of kernels are blocks, fields, tables and numbers, without annotations.
+# ruff: noqa: ANN001, ANN202
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from alloy.ops.triton.collide import SHAPES, TOLERANCE, by_shapes
+from alloy.ops.triton.lane import empty, launch, load3, load9, worlds_of
+from alloy.ops.triton.tables import table
+
+if TYPE_CHECKING:
+    from alloy.physics.layout import ContactTables, PairGroup
+    from alloy.physics.model import Data, Model
+
+# columns of the pair table
+PAIR = tl.constexpr(4)
+KIND_OF, GEOM1, GEOM2, SLOT = (tl.constexpr(k) for k in range(4))
+
+
+@triton.jit
+def _contacts_kernel(
+    # in
+    geom_xpos, geom_xmat, geom_size, margin,
+    # out
+    dist, pos, frame,
+    # tables and sizes
+    pair_ptr, KINDS: tl.constexpr, TOL: tl.constexpr, n_world, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Contacts of one pair; the formula of each kind is with the colliders."""
+    w, m = worlds_of(n_world, BLOCK)
+    i = tl.program_id(1)
+    row = pair_ptr + i * PAIR
+    kind, slot = tl.load(row + KIND_OF), tl.load(row + SLOT)
+    g1, g2 = tl.load(row + GEOM1), tl.load(row + GEOM2)
+    a = load3(geom_xpos, g1, w, m), load9(geom_xmat, g1, w, m), load3(geom_size, g1, w, m)
+    b = load3(geom_xpos, g2, w, m), load9(geom_xmat, g2, w, m), load3(geom_size, g2, w, m)
+    for k in tl.static_range(len(KINDS)):
+        if kind == k:
+            by_shapes(a, b, margin, i, (dist, pos, frame), slot, w, m, KINDS[k], TOL)
+
+
+def contacts(m: Model, d: Data) -> Data:
+    """See `alloy.ops.contacts`."""
+    worlds, like = d.qpos.shape[0], d.geom_xpos
+    pairs = _pair_table(m.pairs, m.derived["contact"], like.device)
+    margins = _margins(tuple(m.derived["pair_margin"][g.kind] for g in m.pairs))
+    shapes = {"contact_dist": (), "contact_pos": (3,), "contact_frame": (3, 3)}
+    out = {name: empty(worlds, m.ncon, *rest, like=like) for name, rest in shapes.items()}
+    launch(
+        _contacts_kernel, worlds, d.geom_xpos, d.geom_xmat, m.geom_size, margins, *out.values(),
+        pairs, programs=sum(len(g.geom1) for g in m.pairs),
+        KINDS=tuple(SHAPES[g.kind][0] for g in m.pairs),
+        TOL=TOLERANCE.get(like.dtype, TOLERANCE[torch.float32]),
+    )  # fmt: skip
+    return replace(d, **out)
+
+
+@lru_cache(maxsize=64)
+def _pair_table(
+    groups: tuple[PairGroup, ...], contact: ContactTables, device: torch.device
+) -> Tensor:
+    count = sum(len(g.geom1) * g.slots for g in groups)
+    order = np.arange(count) if contact.order is None else contact.order.cpu().numpy()
+    place = np.argsort(order)  # slot of each contact in collider order
+    rows, start = [], 0
+    for k, g in enumerate(groups):
+        for g1, g2 in zip(g.geom1.tolist(), g.geom2.tolist(), strict=True):
+            rows.append((k, g1, g2, place[start]))
+            start += g.slots
+    return table(rows, device)
+
+
+@lru_cache(maxsize=64)
+def _margins(margins: tuple[Tensor, ...]) -> Tensor:
+    return torch.cat(margins, 1)
