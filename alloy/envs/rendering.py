@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 import warnings
@@ -127,6 +129,7 @@ class Renderer:
         o, model = self._options, self._sim.mj_model
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, o.width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, o.height)
+        _load_triton()
         if _headless():
             _take_egl()
         try:
@@ -142,10 +145,55 @@ class Renderer:
         return self._renderer
 
 
+class Window:
+    """MuJoCo's interactive viewer on one world of a simulation; a context manager."""
+
+    def __init__(self, sim: Simulator, world: int = 0) -> None:
+        """Open the window.
+
+        Raises:
+            RuntimeError: there is no display, or no viewer.
+        """
+        self._sim, self._world = sim, world
+        self._data = mujoco.MjData(sim.mj_model)
+        if _headless():
+            raise RuntimeError(
+                "a window needs a display, and this machine has none (DISPLAY is not set); draw "
+                "into a file instead"
+            )
+        try:
+            from mujoco import viewer
+
+            self._viewer = viewer.launch_passive(sim.mj_model, self._data)
+        except Exception as error:
+            raise RuntimeError(f"MuJoCo's viewer could not be opened: {error}") from error
+
+    def show(self) -> bool:
+        """Draw the world as it is now; False once the window has been closed."""
+        for name in ("qpos", "mocap_pos", "mocap_quat"):
+            value = getattr(self._sim, name)[self._world]
+            getattr(self._data, name)[:] = value.detach().to("cpu").numpy()
+        mujoco.mj_forward(self._sim.mj_model, self._data)
+        self._viewer.sync()
+        return self._viewer.is_running()
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._viewer.close()
+
+
 def _headless() -> bool:
     """Whether no window system is there and nobody has said what to use instead."""
     named = any(os.environ.get(n) for n in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"))
     return sys.platform.startswith("linux") and not named
+
+
+def _load_triton() -> None:
+    """Mesa's drivers bring an LLVM of their own, and Triton crashes if it is loaded after that."""
+    with contextlib.suppress(Exception):  # torch does without Triton, and so does this
+        importlib.import_module("triton")
 
 
 def _take_egl() -> None:

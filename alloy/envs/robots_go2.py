@@ -141,6 +141,12 @@ def _actuator(name: str, kp: float, kd: float) -> str:
     )
 
 
+def _check(**figures: float) -> None:
+    for name, value in figures.items():
+        if not isinstance(value, Real) or not 0.0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
+
+
 def go2(
     kp: float = 35.0,
     kd: float = 0.6,
@@ -170,13 +176,8 @@ def go2(
     Raises:
         ValueError: an unknown part, or a figure that is no number of at least 0.
     """
-    figures = {
-        "kp": kp, "kd": kd, "armature": armature, "damping": damping,
-        "frictionloss": frictionloss, "friction": friction,
-    }  # fmt: skip
-    for name, value in figures.items():
-        if not isinstance(value, Real) or not 0.0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
+    _check(kp=kp, kd=kd, armature=armature, damping=damping)
+    _check(frictionloss=frictionloss, friction=friction)
     unknown = [part for part in collision if part not in COLLISION]
     if unknown:
         raise ValueError(f"collision has {unknown}; the parts are {list(COLLISION)}")
@@ -198,6 +199,7 @@ def go2(
     <body name="base" pos="0 0 {STANDING_HEIGHT:g}">
       {_inertial(_BASE)}
       <freejoint name="base"/>
+      <camera name="track" mode="trackcom" pos="0.6 -1.6 0.45" xyaxes="1 0.35 0 -0.08 0.22 1"/>
       {trunk}
       <site name="imu" pos="-0.02557 0 0.04232"/>{legs}
     </body>

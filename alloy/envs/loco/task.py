@@ -137,8 +137,7 @@ def _scene(kp: float, kd: float, randomize: bool) -> Scene:
     scene = Scene(dt=DT, physics_dt=DT / 4)
     scene.add_ground()
     scene.add_robot(ROBOT, mjcf=go2(kp, kd))
-    scene.add_light("lamp", pos=(0.0, -1.0, 3.0), direction=(0.0, 0.3, -1.0))
-    scene.add_camera("side", pos=(0.0, -2.2, 0.7), lookat=(0.0, 0.0, 0.2))
+    scene.add_light("sun", direction=(0.3, 0.5, -1.0), directional=True)
     if randomize:
         scene.randomize(f"{ROBOT}/*_foot", "friction", 0.4, 1.2)
         scene.randomize(ROBOT, "kp", 0.85, 1.15, mode="scale")

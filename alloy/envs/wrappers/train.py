@@ -100,16 +100,21 @@ def command(args: argparse.Namespace) -> int:
         report(recipe, policy, args, folder, saved)
         return 0
     check_installed(args.lib)
-    folder = args.log_dir or Path("out/train") / f"{recipe.env_id}-{args.lib}-{args.seed}"
-    if args.resume:
-        folder = args.log_dir or args.resume.parent
-    elif (folder / "checkpoint.pt").exists() and not args.overwrite:
+    folder = folder_of(args)
+    if not args.resume and (folder / "checkpoint.pt").exists() and not args.overwrite:
         raise Refused(
             f"{folder} holds a run already; go on with --resume {folder / 'checkpoint.pt'}, "
             f"choose another --log-dir, or say --overwrite"
         )
     train_and_report(recipe, args, folder, saved)
     return 0
+
+
+def folder_of(args: argparse.Namespace) -> Path:
+    """Where the files of a training go."""
+    if args.log_dir or args.resume:
+        return args.log_dir or args.resume.parent
+    return Path("out/train") / f"{args.env_id}-{args.lib}-{args.seed}"
 
 
 def train_and_report(
