@@ -200,6 +200,7 @@ def go2(
       {_inertial(_BASE)}
       <freejoint name="base"/>
       <camera name="track" mode="trackcom" pos="0.6 -1.6 0.45" xyaxes="1 0.35 0 -0.08 0.22 1"/>
+      <light name="lamp" mode="trackcom" pos="0.5 -1 3" dir="-0.1 0.3 -1"/>
       {trunk}
       <site name="imu" pos="-0.02557 0 0.04232"/>{legs}
     </body>

@@ -137,7 +137,6 @@ def _scene(kp: float, kd: float, randomize: bool) -> Scene:
     scene = Scene(dt=DT, physics_dt=DT / 4)
     scene.add_ground()
     scene.add_robot(ROBOT, mjcf=go2(kp, kd))
-    scene.add_light("sun", direction=(0.3, 0.5, -1.0), directional=True)
     if randomize:
         scene.randomize(f"{ROBOT}/*_foot", "friction", 0.4, 1.2)
         scene.randomize(ROBOT, "kp", 0.85, 1.15, mode="scale")

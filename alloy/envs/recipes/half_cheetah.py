@@ -11,6 +11,6 @@ HALF_CHEETAH = Recipe(
     actor=(256, 128),
     critic=(256, 128),
     reward_scale=0.1,
-    iterations=1000,
+    iterations=400,
     return_bar=4000.0,
 )
