@@ -166,8 +166,8 @@ def test_attributes_and_methods_by_world():
     env.reset()
     assert env.get_attr("dt") == [env.vector_env.dt] * 3
     assert env.get_attr("action_space", indices=1) == [env.action_space]
-    assert env.has_attr("num_envs")
-    assert not env.has_attr("nothing")
+    with pytest.raises(AttributeError, match="nothing"):
+        env.get_attr("nothing")
     assert env.env_method("action_names") == [["push"]] * 3
     env.vector_env.difficulty = torch.tensor([0.0, 1.0, 2.0])
     assert env.get_attr("difficulty", indices=[2, 0]) == [2.0, 0.0]

@@ -4,11 +4,11 @@ import pytest
 import torch
 from skrl.agents.torch.ppo import PPO
 from skrl.memories.torch import RandomMemory
-from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 from skrl.trainers.torch import SequentialTrainer
 
-from alloy.envs.wrappers import NormalizeObservation
+from alloy.envs.wrappers import NormalizeObservation, train_skrl
 from alloy.envs.wrappers.skrl import FinalObservations, SkrlWrapper
+from alloy.envs.wrappers.train_skrl import MAJOR, Actor, Critic
 from tests.envs import toy
 from tests.envs.wrappers.hosts import NothingReachesTheHost
 
@@ -19,50 +19,26 @@ class TruePPO(FinalObservations, PPO):
     pass
 
 
-class Policy(GaussianMixin, Model):
-    def __init__(self, env):
-        spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
-        Model.__init__(self, **spaces, device="cpu")
-        GaussianMixin.__init__(self)
-        self.net = torch.nn.Linear(2, 1)
-        self.log_std = torch.nn.Parameter(torch.zeros(1))
-
-    def compute(self, inputs, role):
-        return self.net(inputs["observations"]), {"log_std": self.log_std}
-
-
-class Value(DeterministicMixin, Model):
-    """The value of an observation is ten times the cart's position."""
-
-    def __init__(self, env):
-        spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
-        Model.__init__(self, **spaces, device="cpu")
-        DeterministicMixin.__init__(self)
-        self.net = torch.nn.Linear(2, 1)
-        with torch.no_grad():
-            self.net.weight.copy_(torch.tensor([[10.0, 0.0]]))
-            self.net.bias.zero_()
-
-    def compute(self, inputs, role):
-        return self.net(inputs["observations"]), {}
-
-
-def agent_of(kind, env, rollouts=16, **cfg):
+def agent_of(kind, env, rollouts=16):
+    """An agent to whom the value of an observation is ten times the cart's position."""
     torch.manual_seed(0)
-    settings = {
-        "rollouts": rollouts,
-        "learning_epochs": 1,
-        "time_limit_bootstrap": True,
-        "discount_factor": 0.5,
-        "experiment": {"write_interval": 0, "checkpoint_interval": 0},
-    }
+    actor, critic = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        critic.weight.copy_(torch.tensor([[10.0, 0.0]]))
+        critic.bias.zero_()
     return kind(
-        models={"policy": Policy(env), "value": Value(env)},
+        models={"policy": Actor(env, actor, 1.0, "cpu"), "value": Critic(env, critic, "cpu")},
         memory=RandomMemory(memory_size=rollouts, num_envs=env.num_envs, device="cpu"),
         observation_space=env.observation_space,
         action_space=env.action_space,
         device="cpu",
-        cfg=settings | cfg,
+        cfg={
+            "rollouts": rollouts,
+            "learning_epochs": 1,
+            "time_limit_bootstrap": True,
+            "discount_factor": 0.5,
+            "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+        },
     )
 
 
@@ -126,36 +102,46 @@ def test_the_reset_that_a_trainer_asks_of_one_world_skips_no_episode():
 def test_what_a_truncated_episode_is_worth(kind):
     """With FinalObservations the value of its true last state, else of the next episode's first."""
     env = SkrlWrapper(toy.env(3, toy.task(failure=None), seed=3))
+    told = []
+    step = env.step
+    env.step = lambda actions: told.append(step(actions)) or _copied(told[-1])
     agent = agent_of(kind, env)
     agent.init()
-    agent.enable_training_mode(True)
+    agent.enable_training_mode(True) if MAJOR > 1 else agent.set_running_mode("train")
     observations, _ = env.reset()
-    about = {"timestep": 0, "timesteps": 10}
     for _ in range(7):
-        with torch.no_grad():
-            agent.act(observations, None, **about)
-        action = torch.ones(3, 1)
-        following, rewards, terminated, truncated, infos = env.step(action)
-        given = rewards.clone()
-        with torch.no_grad():
-            agent.record_transition(
-                observations=observations,
-                states=None,
-                actions=action,
-                rewards=rewards,
-                next_observations=following,
-                next_states=None,
-                terminated=terminated,
-                truncated=truncated,
-                infos=infos,
-                **about,
-            )
-        observations = following
+        before = observations
+        observations = train_skrl._interact(agent, env, observations)
+    following, given, _, truncated, infos = told[-1]
     assert truncated.all()
-    last = infos["final_observations"] if kind is TruePPO else following
+    final = infos["final_observations"]
+    assert torch.equal(following, observations)
+    assert (final - following).abs().max() > 0.05
+    valued = before if MAJOR == 1 else final if kind is TruePPO else following
     stored = agent.memory.get_tensor_by_name("rewards")[6]
-    torch.testing.assert_close(stored, given + 0.5 * 10 * last[:, :1])
-    assert (infos["final_observations"] - following).abs().max() > 0.05
+    torch.testing.assert_close(stored, given + 0.5 * 10 * valued[:, :1])
+
+
+def _copied(step):
+    return *(part.clone() for part in step[:4]), step[4]
+
+
+def test_agents_that_remember_get_the_true_next_observation():
+    class Remembers:
+        def record_transition(self, **transition):
+            self.transition = transition
+
+    class Agent(FinalObservations, Remembers):
+        pass
+
+    infos = {"final_observations": torch.ones(3, 2), "final_states": torch.ones(3, 5)}
+    agent = Agent()
+    agent.record_transition(next_states=torch.zeros(3, 2), infos=infos)  # of skrl 1.4
+    assert agent.transition["next_states"] is infos["final_observations"]
+    both = {"next_observations": torch.zeros(3, 2), "next_states": torch.zeros(3, 5)}
+    agent.record_transition(**both, infos=infos)
+    assert agent.transition["next_observations"] is infos["final_observations"]
+    assert agent.transition["next_states"] is infos["final_states"]
 
 
 @pytest.mark.parametrize("worlds", [1, 6])
