@@ -1,11 +1,11 @@
 """What every Triton kernel costs, found by compiling it ahead of time: no GPU is needed.
 
-    python scripts/triton_report.py                          # all models, sm_80, sm_89, sm_90
+    python scripts/triton_report.py                  # all models; sm_80, sm_89, sm_90, gfx942
     python scripts/triton_report.py --models HalfCheetah --targets 90 --check
-    python scripts/triton_report.py --write docs/gpu.md      # the table between the two markers
+    python scripts/triton_report.py --write docs/gpu.md      # the tables between the two markers
 
-Registers, stack (spills) and shared memory are read from the compiled code by the cuobjdump that
-comes with Triton.
+Registers, stack (spills) and shared memory are read from the compiled code, for NVIDIA by the
+cuobjdump that comes with Triton. Seconds are processor time, of one process.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,10 @@ MODELS = ("HalfCheetah", "Ant", "Humanoid", "Go2", "GripperLift")
 WORLDS = 256  # as many as any multiple of 16: the same code
 MAX_STACK = 64  # bytes a thread may spill
 MAX_SECONDS = 60.0  # to compile all kernels of a model for one target
+TARGETS = {
+    "80": GPUTarget("cuda", 80, 32), "89": GPUTarget("cuda", 89, 32),
+    "90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64),
+}  # fmt: skip
 BEGIN, END = "<!-- report -->", "<!-- end of report -->"
 TYPES = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.int64: "*i64", torch.int32: "*i32",
@@ -55,8 +60,8 @@ class Cost:
     seconds: float
     registers: int
     stack: int
-    shared: int
     instructions: int
+    shared: int
 
 
 @dataclass
@@ -64,9 +69,8 @@ class Variant:
     """One specialisation of a kernel, and the models that use it."""
 
     launch: Launch
-    source: ASTSource
     models: list[str] = field(default_factory=list)
-    costs: dict[int, Cost] = field(default_factory=dict)
+    costs: dict[str, Cost] = field(default_factory=dict)
 
 
 @dataclass
@@ -111,8 +115,9 @@ def step_of(name: str) -> Step:
     return Step(launches, count.calls.total(), moved)
 
 
-def source_of(launch: Launch) -> ASTSource:
-    """The specialisation that Triton would compile for these arguments."""
+def source_of(launch: Launch, block: int) -> ASTSource:
+    """The specialisation that Triton would compile for these arguments and worlds a program."""
+    given = launch.constants | {"BLOCK": block}
     constants: dict[tuple[int, ...], Any] = {}
     attributes: dict[tuple[int, ...], Any] = {}
 
@@ -137,27 +142,42 @@ def source_of(launch: Launch) -> ASTSource:
             signature[parameter.name] = kind(launch.args[i], (i,))
         elif parameter.is_constexpr:
             signature[parameter.name] = "constexpr"
-            constants[(i,)] = launch.constants[parameter.name]
+            constants[(i,)] = given[parameter.name]
         else:
-            signature[parameter.name] = kind(launch.constants[parameter.name], (i,))
+            signature[parameter.name] = kind(given[parameter.name], (i,))
     return ASTSource(kernel, signature, constants, attributes)
 
 
-def compile_for(source: ASTSource, target: int) -> Cost:
-    """Compile for a compute capability, e.g. 90, and read what it takes."""
+def compile_for(launch: Launch, name: str) -> Cost:
+    """Compile for one of TARGETS and read what it takes."""
+    target = TARGETS[name]
+    source = source_of(launch, lane.WARPS * target.warp_size)
     began = sum(os.times()[:4])  # of this process and the assembler that it starts
-    compiled = triton.compile(source, target=GPUTarget("cuda", target, 32), options=lane.OPTIONS)
+    compiled = triton.compile(source, target=target, options=lane.OPTIONS)
     seconds = sum(os.times()[:4]) - began
+    read = _read_cubin if target.backend == "cuda" else _read_amdgcn
+    return Cost(seconds, *read(compiled.asm), compiled.metadata.shared)
+
+
+def _read_cubin(asm: dict[str, Any]) -> tuple[int, int, int]:
+    """Registers, bytes of stack, PTX instructions."""
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
+        file.write(asm["cubin"])
         file.flush()
         command = [str(tool), "--dump-resource-usage", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     used = {name: int(n) for name, n in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
-    instructions = len(re.findall(r"^\s+(?:@%?\w+ )?[a-z]\w*\.", compiled.asm["ptx"], re.M))
-    stack = used["STACK"] + used["LOCAL"]
-    return Cost(seconds, used["REG"], stack, compiled.metadata.shared, instructions)
+    instructions = re.findall(r"^\s+(?:@%?\w+ )?[a-z]\w*\.", asm["ptx"], re.M)
+    return used["REG"], used["STACK"] + used["LOCAL"], len(instructions)
+
+
+def _read_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
+    """Vector registers, bytes of stack, machine instructions."""
+    text = asm["amdgcn"]
+    names = ("vgpr_count", "agpr_count", "private_segment_fixed_size")
+    vector, matrix, stack = (int(re.findall(rf"\.{name}:\s+(\d+)", text)[0]) for name in names)
+    return vector + matrix, stack, len(re.findall(r"^\t[a-z]\w*_", text, re.M))
 
 
 def variants_of(steps: dict[str, Step]) -> list[Variant]:
@@ -165,18 +185,23 @@ def variants_of(steps: dict[str, Step]) -> list[Variant]:
     found: dict[str, Variant] = {}
     for model, step in steps.items():
         for launch in step.launches:
-            source = source_of(launch)
-            key = source.hash()
-            variant = found.setdefault(key, Variant(launch, source))
+            key = source_of(launch, lane.BLOCK).hash()
+            variant = found.setdefault(key, Variant(launch))
             if model not in variant.models:
                 variant.models.append(model)
     return list(found.values())
 
 
-def kernel_table(variants: list[Variant], targets: list[int]) -> list[str]:
+def label(target: str) -> str:
+    """A target's name as its vendor writes it."""
+    return f"sm_{target}" if TARGETS[target].backend == "cuda" else target
+
+
+def kernel_table(variants: list[Variant], targets: list[str]) -> list[str]:
     """Markdown rows of the kernels."""
-    head = ["kernel", "used by", *(f"registers sm_{t}" for t in targets), "spilled bytes",
-            "shared bytes", "PTX instructions", "seconds to compile, all targets"]  # fmt: skip
+    head = ["kernel", "used by", *(f"registers {label(t)}" for t in targets),
+            f"instructions {label(targets[0])}", "spilled bytes", "shared bytes",
+            "seconds to compile, one target"]  # fmt: skip
     rows = [head, ["---"] * len(head)]
     for v in variants:
         costs = [v.costs[t] for t in targets]
@@ -186,10 +211,10 @@ def kernel_table(variants: list[Variant], targets: list[int]) -> list[str]:
             name,
             "all" if len(v.models) == len(MODELS) else ", ".join(v.models),
             *(str(c.registers) for c in costs),
+            str(costs[0].instructions),
             str(max(c.stack for c in costs)),
             str(max(c.shared for c in costs)),
-            str(costs[-1].instructions),
-            f"{sum(c.seconds for c in costs):.1f}",
+            f"{max(c.seconds for c in costs):.1f}",
         ])  # fmt: skip
     return ["| " + " | ".join(row) + " |" for row in rows]
 
@@ -207,32 +232,39 @@ def step_table(steps: dict[str, Step], seconds: dict[str, float]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def put_between(path: Path, begin: str, end: str, lines: list[str]) -> None:
+    """Replace what stands between two markers in a file."""
+    before, rest = path.read_text().split(begin)
+    after = rest.split(end)[1]
+    path.write_text("\n".join([before + begin, "", *lines, "", end + after]))
+
+
 def main() -> None:
     """Compile, print the tables, and complain where a bound is passed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--targets", nargs="+", type=int, default=[80, 89, 90])
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     parser.add_argument("--write", type=Path, help="put the tables between the file's markers")
     parser.add_argument("--check", action="store_true", help="fail on spills or slow compilation")
     args = parser.parse_args()
     steps = {name: step_of(name) for name in args.models}
     variants = variants_of(steps)
     for v in variants:
-        v.costs = {t: compile_for(v.source, t) for t in args.targets}
+        v.costs = {t: compile_for(v.launch, t) for t in args.targets}
     seconds = {
         name: max(
             sum(v.costs[t].seconds for v in variants if name in v.models) for t in args.targets
         )
         for name in steps
     }
-    note = f"Triton {triton.__version__}, float32, {lane.BLOCK} worlds a program."
+    note = (
+        f"{time.strftime('%Y-%m-%d')}, Triton {triton.__version__}, float32, one world a thread, "
+        f"{lane.WARPS} warp a program."
+    )
     tables = [note, "", *step_table(steps, seconds), "", *kernel_table(variants, args.targets)]
     print("\n".join(tables))
     if args.write:
-        text = args.write.read_text()
-        before, rest = text.split(BEGIN)
-        after = rest.split(END)[1]
-        args.write.write_text("\n".join([before + BEGIN, "", *tables, "", END + after]))
+        put_between(args.write, BEGIN, END, tables)
     stacks = {v.launch.name: max(c.stack for c in v.costs.values()) for v in variants}
     spilled = [name for name, stack in stacks.items() if stack > MAX_STACK]
     slow = [name for name, s in seconds.items() if s > MAX_SECONDS]

@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 
 WARPS = 1
-BLOCK = 32 * WARPS  # worlds per program: one per thread, see above
+BLOCK = (64 if torch.version.hip else 32) * WARPS  # worlds per program: one per thread
 OPTIONS = {"num_warps": WARPS, "num_stages": 1, "enable_fp_fusion": True}
 MAX_VALUES = 2**31 - 1  # offsets within a field are 32-bit
 
