@@ -14,7 +14,7 @@ READY := $(if $(filter .venv,$(VENV)),.venv/.installed)
 export OMP_NUM_THREADS ?= 1
 
 # Libraries that `make train-smoke` tries.
-LIBRARIES ?= rsl_rl
+LIBRARIES ?= rsl_rl torchrl sb3 skrl
 
 .PHONY: demo test test-slow train-smoke check bench venv clean
 

@@ -25,9 +25,11 @@ them, and begins with the leading one's parameters.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -51,6 +53,7 @@ from alloy.envs.wrappers.statistics import EpisodeStatistics
 
 SEEDS = 2**32  # of worlds, for each seed of a training
 RESUMED = 2**24  # of worlds, before a training is resumed
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 @dataclass(frozen=True)
@@ -285,6 +288,21 @@ def settle(seed: int, rank: int = 0, threads: int | None = None) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False
     if threads is not None:
         torch.set_num_threads(threads)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed: a learner's temporaries come again, minibatch after minibatch.
+
+    Handing them to the system and mapping them anew took a sixth of an update's time with 6,400
+    rows through layers of 128. Other C libraries have no such setting, and are left alone.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
+            mallopt(setting, 2**30)
 
 
 def _device(name: str, processes: Processes) -> torch.device:
