@@ -10,6 +10,7 @@ is noticed); everything else follows from them and is computed when somebody rea
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 from collections.abc import Sequence
@@ -109,6 +110,9 @@ def _settable(field: str) -> Any:
     )
 
 
+PLAIN = ("mj_model", "substeps", "strict")  # attributes that are no properties
+
+
 class Simulator(View):
     """All worlds of a scene; made by `alloy.build`."""
 
@@ -146,6 +150,19 @@ class Simulator(View):
         self.mj_model = mj_model
         self.substeps = substeps  # physics steps per control step
         self.strict = strict
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what may be set; a name that is none of these is a slip of the pen.
+
+        Raises:
+            AttributeError: with near matches.
+        """
+        if not (name.startswith("_") or name in PLAIN or hasattr(type(self), name)):
+            known = [n for n, kind in vars(Simulator).items() if getattr(kind, "fset", None)]
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+            raise AttributeError(f"a simulator has no {name!r} to set{hint} It takes {known}.")
+        super().__setattr__(name, value)
 
     # what it is
 

@@ -872,3 +872,11 @@ def test_state_holds_what_was_drawn():
     for _ in range(5):
         other.step()
     assert_same(held(other), first)
+
+
+def test_a_misspelt_attribute_is_refused_with_what_was_meant():
+    sim = alloy.build(ARM)
+    with pytest.raises(AttributeError, match="has no 'qps' to set; did you mean 'qpos'"):
+        sim.qps = torch.zeros(1, sim.mj_model.nq)
+    assert not hasattr(sim, "qps")
+    sim.strict = True
