@@ -73,6 +73,10 @@ def rows(m: Model, d: Data) -> Data:
     Sets efc_J, efc_pos, efc_kip, efc_D and efc_active; J and D are zero where not active. Source:
     MuJoCo manual, Computation, Constraint model.
     """
+    if m.nefc and _by_kernel(m, d):
+        from alloy.ops.triton import constraint
+
+        return constraint.rows(m, d)
     return reference_constraint.rows(m, d)
 
 
@@ -104,6 +108,10 @@ def reference_acceleration(m: Model, d: Data) -> Data:
 
     Connect and weld rows carry their drift Jdot qvel.
     """
+    if m.nefc and _by_kernel(m, d):
+        from alloy.ops.triton import constraint
+
+        return constraint.reference_acceleration(m, d)
     return reference_constraint.reference_acceleration(m, d)
 
 
@@ -114,11 +122,20 @@ def actuation(m: Model, d: Data) -> Data:
     qfrc_smooth: passive, actuator and applied forces less the bias. Controls must be finite: the
     simulator sets them to zero beforehand where they are not.
     """
+    if _by_kernel(m, d):
+        from alloy.ops.triton import actuation as kernel
+
+        return kernel.actuation(m, d)
     return reference_actuation.actuation(m, d)
 
 
 def sensor(m: Model, d: Data) -> Data:
     """All sensors: sets sensordata (W, nsensordata); the last stage, after the constraint solve."""
+    if "sensor" not in m.opt.disable and _by_kernel(m, d):
+        from alloy.ops.triton import sensor as kernel
+
+        if kernel.has_kernel(m.derived["sensor"]):
+            return kernel.sensor(m, d)
     return reference_sensor.sensor(m, d)
 
 

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from alloy.physics.passive import PassiveTables
     from alloy.physics.tree import Tree
 
+# which passive forces there are, in `HAS`
+SPRING, TENDON_SPRING, DAMPER, TENDON_DAMPER, GRAVCOMP, FLUID = (tl.constexpr(k) for k in range(6))
 STOKES = tl.constexpr(9.42477796076938)  # 3 pi
 
 
@@ -212,25 +214,25 @@ def _passive_kernel(
         store(gravcomp, dof, w, m, zero)
         store(fluid, dof, w, m, zero)
         value = zero
-        if "damper" in HAS:
+        if HAS[DAMPER]:
             value = -load(dof_damping, dof, w, m) * load(qvel, dof, w, m)
         store(damper, dof, w, m, value)
-    if "spring" in HAS:
+    if HAS[SPRING]:
         _joint_springs(qpos, qpos_spring, jnt_stiffness, spring, joint_ptr, sprung_ptr, njnt, w, m)
-    if "tendon spring" in HAS:
+    if HAS[TENDON_SPRING]:
         _tendon_springs(
             ten_length, tendon_stiffness, tendon_lengthspring, tendon_J, spring, ntendon, nv, w, m
         )
-    if "tendon damper" in HAS:
+    if HAS[TENDON_DAMPER]:
         for t in range(ntendon):
             tension = -load(tendon_damping, t, w, m) * load(ten_velocity, t, w, m)
             _pull(tension, tendon_J, t, damper, nv, w, m)
-    if "gravcomp" in HAS:
+    if HAS[GRAVCOMP]:
         _gravity_compensation(
             body_mass, body_gravcomp, gravity, xipos, subtree_com, wrench, body_ptr, nbody, w, m
         )
         to_dofs(wrench, cdof, gravcomp, body_ptr, dof_ptr, nbody, nv, w, m)
-    if "fluid" in HAS:
+    if HAS[FLUID]:
         _fluid(
             body_mass, body_inertia, wind, xipos, ximat, subtree_com, cvel, wrench, body_ptr,
             nbody, w, m, DENSITY, VISCOSITY,
@@ -249,7 +251,7 @@ def passive(m: Model, d: Data) -> Data:
     worlds, like = d.qvel.shape[0], d.qvel
     names = ("qfrc_spring", "qfrc_damper", "qfrc_gravcomp", "qfrc_fluid", "qfrc_passive")
     out = {name: empty(worlds, m.nv, like=like) for name in names}
-    wrench = empty(worlds, t.nbody if {"gravcomp", "fluid"} & set(has) else 0, 6, like=like)
+    wrench = empty(worlds, t.nbody if has[GRAVCOMP] or has[FLUID] else 0, 6, like=like)
     felt, sprung = _joint_tables(p, m.tree)
     launch(
         _passive_kernel, worlds, d.qpos, d.qvel, m.qpos_spring, m.jnt_stiffness, m.dof_damping,
@@ -262,20 +264,16 @@ def passive(m: Model, d: Data) -> Data:
     return replace(d, **out)
 
 
-def _present(m: Model, p: PassiveTables) -> tuple[str, ...]:
-    """Which passive forces a model has."""
+def _present(m: Model, p: PassiveTables) -> tuple[bool, ...]:
+    """Which passive forces a model has, in the order of the constants above."""
     off = m.opt.disable
     if {"spring", "damper"} <= off:
-        return ()
-    present = {
-        "spring": p.spring and "spring" not in off,
-        "tendon spring": p.tendon_spring and "spring" not in off,
-        "damper": p.damper and "damper" not in off,
-        "tendon damper": p.tendon_damper and "damper" not in off,
-        "gravcomp": p.gravcomp and "gravity" not in off,
-        "fluid": p.fluid,
-    }
-    return tuple(name for name, there in present.items() if there)
+        return (False,) * 6
+    springs, dampers = "spring" not in off, "damper" not in off
+    return (
+        p.spring and springs, p.tendon_spring and springs, p.damper and dampers,
+        p.tendon_damper and dampers, p.gravcomp and "gravity" not in off, p.fluid,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -4,27 +4,50 @@ import pytest
 import torch
 
 from tests.ops.triton.calls import assert_twin, calls_of, twin
+from tests.ops.triton.test_solver import rest
 from tests.physics.models import CONTACTS, EQUALITIES, JOINTS, LIMITS, SPINNING
 from tests.physics.test_actuation import MODELS as ACTUATORS
 from tests.physics.test_passive import FLUID, GRAVCOMP, SPRINGS, TENDONS
+from tests.physics.test_sensor import SCENE
 
 CHEETAH, RK4 = "half_cheetah.xml", SPINNING.replace("<option ", '<option integrator="RK4" ')
 ACTIVATIONS = ACTUATORS["dynamics"].replace("<mujoco>", '<mujoco><option integrator="{}"/>')
 # one world; worlds of their own; more than one block
 ONE, OWN, MANY = (1, True), (3, False), (37, True)
 DOUBLE, SINGLE = torch.float64, torch.float32
+# sensors that have a kernel, on objects of every kind, some with a cutoff
+FRAME_SENSORS = "".join(
+    f'<{kind} objtype="{objtype}" objname="{name}" cutoff="{cutoff}"/>'
+    for kind in ("framepos", "framelinvel", "frameangvel")
+    for objtype, name, cutoff in (
+        ("body", "a", 0), ("site", "sf", 1), ("geom", "gc", 0), ("xbody", "c", 0.5))
+) + """<framequat objtype="body" objname="b"/><gyro site="sb" cutoff=".3"/>
+<framequat objtype="geom" objname="ga"/><velocimeter site="sf"/><accelerometer site="sa"/>
+<accelerometer site="w"/><framequat objtype="site" objname="se"/>"""  # fmt: skip
+# every kind of row; two trees that touch, torques in the cone, frictionless contacts
+ROWS = (
+    EQUALITIES, LIMITS, rest("pyramidal", 3, (3, 6)), rest("elliptic", 10, (4, 1)),
+)  # fmt: skip
 CASES = {
     # all joint types and a mocap body
     "kinematics": [(JOINTS, ONE), (JOINTS, OWN), (CHEETAH, MANY)],
     "mass_matrix": [(JOINTS, ONE), (JOINTS, OWN), (CHEETAH, MANY)],
     # colliders of four kinds, their slots in an order of their own
-    "contacts": [(CONTACTS["condim3-pyramidal-1"], OWN), (CHEETAH, MANY)],
+    "contacts": [(CONTACTS["condim3-pyramidal-1"], ONE), (ROWS[2], MANY)],
+    "rows": [(s, OWN) for s in ROWS] + [(ROWS[3], MANY), (LIMITS, ONE)],
+    "reference_acceleration": [(EQUALITIES, OWN), (ROWS[3], MANY), (LIMITS, ONE)],
     "velocity": [(JOINTS, ONE), (JOINTS, OWN), (CHEETAH, MANY)],
     "tendon": [(TENDONS, ONE), (TENDONS, MANY)],
     "passive": [
         (SPRINGS, OWN), (TENDONS, OWN), (GRAVCOMP, OWN), (FLUID, OWN), (SPRINGS, ONE),
         (CHEETAH, MANY),
     ],
+    "actuation": [
+        *((ACTUATORS[name], OWN) for name in (
+            "affine", "dynamics", "limits", "tendon limit", "turns", "gravcomp limit", "none")),
+        (ACTUATORS["servos"], ONE), (CHEETAH, MANY),
+    ],
+    "sensor": [(SCENE % FRAME_SENSORS, OWN), (SCENE % FRAME_SENSORS, ONE)],
     "semi_implicit": [
         (JOINTS, OWN), (CHEETAH, MANY), (ACTIVATIONS.format("Euler"), OWN),
         (ACTIVATIONS.format("implicitfast"), ONE),
