@@ -133,7 +133,7 @@ def test_a_reset_of_all_worlds_skips_no_episode():
     assert env.vector_env._episode.number.tolist() == [2, 2, 2]
 
 
-def test_c28_seeds_are_those_of_the_vector_environment():
+def test_seeds_are_those_of_the_vector_environment():
     env = TorchRLEnv(toy.env(3))
     env.set_seed(7)
     first = env.reset()["observation"]
