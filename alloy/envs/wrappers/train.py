@@ -17,6 +17,7 @@ import difflib
 import importlib
 import importlib.util
 import logging
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ LIBRARIES = {
     "sb3": {"stable_baselines3": "stable-baselines3>=2.4"},
     "skrl": {"skrl": "skrl>=1.4"},
 }
+TOGETHER = ("rsl_rl", "torchrl")  # those that train in several processes
 COMMON = {"tensorboard": "tensorboard>=2.17", "tqdm": "tqdm>=4.66"}
 
 
@@ -100,6 +102,7 @@ def command(args: argparse.Namespace) -> int:
         report(recipe, policy, args, folder, saved)
         return 0
     check_installed(args.lib)
+    check_processes(args.lib, int(os.environ.get("WORLD_SIZE", "1")))
     folder = folder_of(args)
     if not args.resume and (folder / "checkpoint.pt").exists() and not args.overwrite:
         raise Refused(
@@ -238,6 +241,19 @@ def check_installed(lib: str) -> None:
     if missing:
         line = " ".join(f"'{wanted}'" for wanted in missing)
         raise Refused(f"--lib {lib} needs packages that are not installed: pip install {line}")
+
+
+def check_processes(lib: str, count: int) -> None:
+    """Refuse several processes where a library has no way of its own to train in them.
+
+    Raises:
+        Refused: with the libraries that have.
+    """
+    if count > 1 and lib not in TOGETHER:
+        raise Refused(
+            f"--lib {lib} trains in one process, and torchrun has started {count}; leave torchrun "
+            f"out, or take one of {[*TOGETHER]}"
+        )
 
 
 def chosen_recipe(args: argparse.Namespace, saved: Mapping[str, Any] | None) -> Recipe:

@@ -204,6 +204,14 @@ def test_refuses_a_missing_package_with_the_line_for_pip(monkeypatch, caplog):
     assert "pip install 'rsl-rl-lib>=3.0'" in caplog.text
 
 
+@pytest.mark.parametrize("lib", ["sb3", "skrl"])
+def test_refuses_several_processes_where_the_library_has_none(lib, monkeypatch, caplog):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert train.main([ENV, "--lib", lib]) == 2
+    assert f"--lib {lib} trains in one process" in caplog.text
+    assert "'rsl_rl', 'torchrl'" in caplog.text
+
+
 def test_refuses_a_checkpoint_of_another_task_and_a_folder_in_use(tmp_path, caplog):
     assert run(tmp_path, "--iterations", "1") == 0
     file = str(tmp_path / "checkpoint.pt")
