@@ -195,16 +195,18 @@ def _reward(commands: Commands, feet: Feet) -> dict[str, tuple[float, Check]]:
     sinking = (C.height(BASE) - 0.28) ** 2
     terms = {
         "linear": (2.0, near(commands.linear_error(BASE), 0.5)),
-        "turning": (1.0, near(commands.turning_error(BASE), 0.5)),
+        "turning": (1.5, near(commands.turning_error(BASE), 0.5)),
         "vertical": (-1.0, vertical),
         "rolling": (-0.05, rolling),
         "leaning": (-2.0, leaning),
         "height": (-10.0, sinking),
         "torques": (-2e-4, torques),
         "pose": (-0.1, Check(off_pose, "off the standing pose")),
-        "action_rate": (-0.02, C.action_rate()),
-        "air_time": (2.0, feet.steps_taken(0.15, 0.5) * moving),
-        "slip": (-0.1, feet.slip()),
+        "action_rate": (-0.04, C.action_rate()),
+        "stand": (-2.0, Check(off_pose, "off the standing pose") * ~moving),
+        "air_time": (6.0, feet.steps_taken(0.22, 0.5) * moving),
+        "clearance": (-20.0, feet.clearance(0.08)),
+        "slip": (-0.2, feet.slip()),
         "fall": (-50.0, Check(lambda sim: sim.failed.to(sim.qpos.dtype), "fallen")),
     }
     return {name: (DT * weight, check) for name, (weight, check) in terms.items()}
