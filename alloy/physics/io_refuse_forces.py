@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import mujoco
 import numpy as np
 
+from alloy.physics.io_elements import Refusal, name_of, spelled
 from alloy.physics.io_sensors import FRAME_KINDS, SUPPORTED, sensor_kind
 
 _TRN, _DYN = mujoco.mjtTrn, mujoco.mjtDyn
@@ -21,22 +22,16 @@ _GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE)
 _BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE)
 
 
-def refusals(m: mujoco.MjModel) -> list[str]:
+def refusals(m: mujoco.MjModel) -> list[Refusal]:
     """Every unsupported element of these stages with its attribute and what to do about it."""
-    return [*_tendons(m), *_joints(m), *_fluid(m), *_actuators(m), *_sensors(m)]
+    found = {
+        "tendon": _tendons(m), "joint": _joints(m), "geom": _fluid(m), "actuator": _actuators(m),
+        "sensor": _sensors(m),
+    }  # fmt: skip
+    return [Refusal(kind, i, text) for kind, some in found.items() for i, text in some]
 
 
-def _name(m: mujoco.MjModel, kind: str, i: int) -> str:
-    name = mujoco.mj_id2name(m, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
-    return f"{kind} {name!r}" if name else f"{kind} {i}"
-
-
-def _enum(kind: type, value: int) -> str:
-    """An enum value as MJCF spells it: mjDYN_MUSCLE is 'muscle'."""
-    return kind(value).name.split("_", 1)[1].lower()
-
-
-def _tendons(m: mujoco.MjModel) -> Iterator[str]:
+def _tendons(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     attributes = {
         "tendon_limited": "limited: tendon limits",
         "tendon_frictionloss": "frictionloss: tendon friction loss",
@@ -46,46 +41,52 @@ def _tendons(m: mujoco.MjModel) -> Iterator[str]:
         "tendon_springyield": "springyield: plastic springs",
     }
     for t in range(m.ntendon):
-        name = _name(m, "tendon", t)
+        name = name_of(m, "tendon", t)
         if m.wrap_type[m.tendon_adr[t]] != mujoco.mjtWrap.mjWRAP_JOINT:
-            yield (f"{name}: spatial tendons (sites, wrapping); remove it or use a fixed tendon")
+            yield t, f"{name}: spatial tendons (sites, wrapping); remove it or use a fixed tendon"
         for field, what in attributes.items():
             if np.any(getattr(m, field, np.zeros(m.ntendon))[t]):
-                yield f"{name} {what}; leave it out"
+                yield t, f"{name} {what}; leave it out"
 
 
-def _joints(m: mujoco.MjModel) -> Iterator[str]:
+def _joints(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     for j in np.flatnonzero(m.jnt_actfrclimited).tolist():
         if int(m.jnt_type[j]) not in _SCALAR:
-            yield f"{_name(m, 'joint', j)} actuatorfrcrange: only for hinge and slide joints"
+            yield j, f"{name_of(m, 'joint', j)} actuatorfrcrange: only for hinge and slide joints"
 
 
-def _fluid(m: mujoco.MjModel) -> Iterator[str]:
+def _fluid(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     if m.opt.density > 0 or m.opt.viscosity > 0:
         for g in np.flatnonzero(m.geom_fluid[:, 0] > 0).tolist():
             yield (
-                f"{_name(m, 'geom', g)} fluidshape='ellipsoid': the ellipsoid fluid model; "
-                "leave fluidshape out to use the inertia box"
+                g,
+                (
+                    f"{name_of(m, 'geom', g)} fluidshape='ellipsoid': the ellipsoid fluid model; "
+                    "leave fluidshape out to use the inertia box"
+                ),
             )
 
 
-def _actuators(m: mujoco.MjModel) -> Iterator[str]:
+def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     for i in range(m.nactuator):
-        name = _name(m, "actuator", i)
+        name = name_of(m, "actuator", i)
         kind = int(m.actuator_trntype[i])
         if kind not in _TRANSMISSIONS:
-            yield f"{name}: transmission {_enum(_TRN, kind)!r}; use joint or tendon"
+            yield i, f"{name}: transmission {spelled(_TRN, kind)!r}; use joint or tendon"
         for field, allowed, enum in (
             ("dyntype", _DYNAMICS, _DYN), ("gaintype", _GAINS, _GAIN), ("biastype", _BIASES, _BIAS),
         ):  # fmt: skip
             value = int(getattr(m, f"actuator_{field}")[i])
             if value not in allowed:
-                names = ", ".join(_enum(enum, a) for a in allowed)
-                yield f"{name} {field}={_enum(enum, value)!r}; use one of {names}"
+                names = ", ".join(spelled(enum, a) for a in allowed)
+                yield i, f"{name} {field}={spelled(enum, value)!r}; use one of {names}"
         if m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or m.actuator_actnum[i] > 1:
             yield (
-                f"{name}: {m.actuator_ctrlnum[i]} controls, {m.actuator_outnum[i]} forces and "
-                f"{m.actuator_actnum[i]} activations; use one control and one force for each"
+                i,
+                (
+                    f"{name}: {m.actuator_ctrlnum[i]} controls, {m.actuator_outnum[i]} forces and "
+                    f"{m.actuator_actnum[i]} activations; use one control and one force for each"
+                ),
             )
         for field, what in (
             ("dampingpoly", "damping: terms beyond the linear one; leave them out"),
@@ -93,12 +94,13 @@ def _actuators(m: mujoco.MjModel) -> Iterator[str]:
             ("history", "nsample: history buffers; leave it out"),
         ):
             if np.any(getattr(m, f"actuator_{field}")[i]):
-                yield f"{name} {what}"
+                yield i, f"{name} {what}"
         for field in () if _on_scalar_joint(m, i) else ("damping", "armature"):
             if getattr(m, f"actuator_{field}")[i]:
-                yield f"{name} {field}: only on hinge and slide joints; give it to what it acts on"
+                what = "only on hinge and slide joints; give it to what it acts on"
+                yield i, f"{name} {field}: {what}"
         if m.actuator_plugin[i] >= 0:
-            yield f"{name}: a plugin; use general, motor, position or velocity"
+            yield i, f"{name}: a plugin; use general, motor, position or velocity"
 
 
 def _on_scalar_joint(m: mujoco.MjModel, actuator: int) -> bool:
@@ -106,24 +108,25 @@ def _on_scalar_joint(m: mujoco.MjModel, actuator: int) -> bool:
     return on_joint and int(m.jnt_type[m.actuator_trnid[actuator, 0]]) in _SCALAR
 
 
-def _sensors(m: mujoco.MjModel) -> Iterator[str]:
+def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     for i in range(m.nsensor):
-        name, kind = _name(m, "sensor", i), sensor_kind(m, i)
+        name, kind = name_of(m, "sensor", i), sensor_kind(m, i)
         if kind not in SUPPORTED:
-            yield f"{name} of type {kind!r}; remove it or use one of {', '.join(sorted(SUPPORTED))}"
+            known = ", ".join(sorted(SUPPORTED))
+            yield i, f"{name} of type {kind!r}; remove it or use one of {known}"
             continue
         if kind == "touch" and int(m.site_type[m.sensor_objid[i]]) == mujoco.mjtGeom.mjGEOM_MESH:
-            yield f"{name}: a zone of type 'mesh'; use a box, sphere or another primitive"
+            yield i, f"{name}: a zone of type 'mesh'; use a box, sphere or another primitive"
         framed = kind.startswith("frame")
         for what, value, given in (
             ("objtype", m.sensor_objtype[i], True),
             ("reftype", m.sensor_reftype[i], m.sensor_refid[i] >= 0),
         ):
             if framed and given and int(value) not in FRAME_KINDS:
-                found = _enum(mujoco.mjtObj, int(value))
-                yield f"{name} {what}={found!r}; use body, xbody, geom or site"
+                found = spelled(mujoco.mjtObj, int(value))
+                yield i, f"{name} {what}={found!r}; use body, xbody, geom or site"
         for field, what in (
             ("delay", "delay"), ("interval", "interval"), ("history", "nsample"),
         ):  # fmt: skip
             if np.any(getattr(m, f"sensor_{field}")[i]):
-                yield f"{name} {what}: sensors are evaluated at every step; leave it out"
+                yield i, f"{name} {what}: sensors are evaluated at every step; leave it out"
