@@ -11,13 +11,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
-from alloy import lanes
+from alloy import lanes, ops
+from alloy.engines_step import HELD, control_step, varied_fields, wants_gradient, written
+from alloy.engines_triton import TritonEngine
 from alloy.fingerprint import fingerprint
 from alloy.guard import (
     MAXVAL,
@@ -29,16 +30,16 @@ from alloy.guard import (
     usable_ctrl,
     where_worlds,
 )
-from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
+from alloy.physics.model import Data, Model, make_data
 
 __all__ = [
-    "ENGINES", "MAXVAL", "STAGES", "Engine", "Guard", "LanesEngine", "ReferenceEngine", "advance",
-    "guarded_step", "make_engine", "make_guard", "usable_ctrl", "where_worlds",
+    "ENGINES", "MAXVAL", "STAGES", "Engine", "Guard", "LanesEngine", "ReferenceEngine",
+    "TritonEngine", "advance", "guarded_step", "make_engine", "make_guard", "usable_ctrl",
+    "where_worlds",
 ]  # fmt: skip
 
 ENGINES = ("auto", "reference", "lanes", "triton")
 BUDGET = 200_000  # statements; beyond it compiling takes minutes and the code leaves every cache
-HELD = (*STATE, *INPUTS)
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,11 @@ class ReferenceEngine:
     def step(
         self, m: Model, d: Data, guard: Guard, substeps: int, keep: tuple[str, ...] = ()
     ) -> tuple[Data, Guard]:
-        """One control step, as `guarded_step` defines it."""
-        return guarded_step(m, d, guard, substeps, keep=keep)
+        """One control step, as `guarded_step` defines it; on a GPU too without kernels."""
+        if torch.compiler.is_compiling() or not d.qpos.is_cuda:
+            return guarded_step(m, d, guard, substeps, keep=keep)
+        with ops.kernels(False):
+            return guarded_step(m, d, guard, substeps, keep=keep)
 
     def report(self) -> dict[str, Any]:
         """What runs, and why."""
@@ -104,13 +108,9 @@ class LanesEngine:
 
         Under torch.compile, and where a gradient is asked for, that function itself runs.
         """
-        if torch.compiler.is_compiling() or _wants_gradient(m, d):
+        if torch.compiler.is_compiling() or wants_gradient(m, d):
             return guarded_step(m, d, guard, substeps, keep=keep)
-        varied = tuple(
-            f.name
-            for f in tensor_fields(Model)
-            if getattr(m, f.name) is not getattr(self._nominal, f.name)
-        )
+        varied = varied_fields(m, self._nominal)
         which = (substeps, varied, keep)
         if which not in self._programs:
             self._programs[which] = self._physics(*which, m)
@@ -121,24 +121,15 @@ class LanesEngine:
         fields = tuple(
             f.expand(d.qpos.shape[0], *f.shape[1:]) for f in (getattr(m, n) for n in varied)
         )
-        written, guard = run(held, tuple(guard), fields)
-        new = dict(zip((*STATE, "ctrl", "solver_niter", *keep), written, strict=True))
+        values, guard = run(held, tuple(guard), fields)
+        new = dict(zip(written(keep), values, strict=True))
         return Data(**{name: getattr(d, name) for name in HELD} | new), Guard(*guard)
 
     def _physics(
         self, substeps: int, varied: tuple[str, ...], keep: tuple[str, ...], m: Model
     ) -> Callable[..., Any] | None:
         nominal = self._nominal
-
-        def program(
-            held: tuple[Tensor, ...], guard: tuple[Tensor, ...], fields: tuple[Tensor, ...]
-        ) -> tuple[Any, ...]:
-            model = replace(nominal, **dict(zip(varied, fields, strict=True)))
-            d = Data(**dict(zip(HELD, held, strict=True)))
-            d, after = guarded_step(model, d, Guard(*guard), substeps, derived=False, keep=keep)
-            written = (*STATE, "ctrl", "solver_niter", *keep)
-            return tuple(getattr(d, n) for n in written), tuple(after)
-
+        program = control_step(nominal, substeps, varied, keep)
         start = make_data(nominal, 1)
         held = tuple(getattr(start, name) for name in HELD)
         guard = tuple(make_guard(1, start.qpos.device))
@@ -190,14 +181,6 @@ class LanesEngine:
         return said | ({"not compiled": list(self._refused)} if self._refused else {})
 
 
-def _wants_gradient(m: Model, d: Data) -> bool:
-    if not torch.is_grad_enabled():
-        return False
-    fields = [getattr(m, f.name) for f in tensor_fields(Model)]
-    tensors = (*fields, *(getattr(d, name) for name in HELD))
-    return any(t is not None and t.requires_grad for t in tensors)
-
-
 class _Meter:
     """A line on the terminal while something compiles for longer than a moment."""
 
@@ -220,12 +203,11 @@ def make_engine(name: str, m: Model) -> Engine:
     """The engine of that name for a model on its device.
 
     "auto" takes what the environment variable ALLOY_ENGINE names, if it is set; else lanes for
-    float32 on the CPU, and the reference where there is no faster engine.
+    float32 on the CPU, triton on a GPU, and the reference where there is no faster engine.
 
     Raises:
         ValueError: no such engine, or it does not compute in the model's dtype.
-        RuntimeError: the engine does not run on the model's device.
-        NotImplementedError: the engine is not built yet.
+        RuntimeError: the engine does not run on the model's device, or triton is not installed.
     """
     device, dtype = m.qpos0.device, m.qpos0.dtype
     if name not in ENGINES:
@@ -243,10 +225,13 @@ def make_engine(name: str, m: Model) -> Engine:
             f"engine 'triton' needs the model on a CUDA device; it is on {device}, {have}. "
             f"Build with device='cuda', or use engine='reference' or 'auto'."
         )
-    if name == "triton":
-        raise NotImplementedError(
-            "engine 'triton' is not built yet; use engine='reference' or 'auto'."
+    if name == "triton" and find_spec("triton") is None:
+        raise RuntimeError(
+            "engine 'triton' needs the package triton, which is not installed; "
+            "pip install triton, or use engine='reference' or 'auto'."
         )
+    if name == "triton":
+        return TritonEngine(m, "asked for")
     if name == "lanes" and device.type != "cpu":
         raise RuntimeError(
             f"engine 'lanes' runs on the CPU and the model is on {device}; "
@@ -261,6 +246,8 @@ def make_engine(name: str, m: Model) -> Engine:
         return LanesEngine(m, "asked for")
     if name == "auto" and device.type == "cpu" and dtype == torch.float32:
         return LanesEngine(m, "picked by 'auto': float32 on the CPU")
+    if name == "auto" and device.type == "cuda" and find_spec("triton") is not None:
+        return TritonEngine(m, "picked by 'auto': a model on a GPU")
     if name == "auto":
         return ReferenceEngine(
             f"picked by 'auto': the engine there is for {dtype} on {device.type}"

@@ -40,7 +40,7 @@ LADDER = [
     ],
     [["alloy/lanes/*"]],
     [["alloy/guard.py"], ["alloy/fingerprint.py"]],
-    [["alloy/engines.py"], ["alloy/scene*"]],
+    [["alloy/engines*.py"], ["alloy/scene*"]],
     [["alloy/names.py"], ["alloy/health.py"]],
     [["alloy/views.py"]],
     [["alloy/sim.py"]],

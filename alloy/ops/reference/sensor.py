@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 def sensor(m: Model, d: Data) -> Data:
     """See `alloy.ops.sensor`."""
     t: SensorTables = m.derived["sensor"]
+    if not m.nsensordata:
+        return replace(d, sensordata=d.qpos[:, :0])
     if not t.groups or "sensor" in m.opt.disable:
         zero = d.qpos.new_zeros(m.nsensordata, d.qpos.shape[0]).mT
         return replace(d, sensordata=zero)

@@ -318,16 +318,16 @@ def actuation(m: Model, d: Data) -> Data:
         "actuator_force": m.nu, "qfrc_actuator": m.nv, "qfrc_smooth": m.nv,
     }  # fmt: skip
     out = {name: empty(worlds, n, like=like) for name, n in sizes.items()}
-    limits = like.new_empty(0, 2) if limits is None else limits
+    limits = like[:1, :0] if limits is None else limits.unsqueeze(0)
     launch(
         _actuation_kernel, worlds, d.qpos, d.qvel, d.act, d.ctrl, d.qfrc_applied, d.xfrc_applied,
         d.qfrc_passive, d.qfrc_bias, d.qfrc_gravcomp, d.xipos, d.subtree_com, d.cdof,
         m.actuator_gear, m.actuator_gainprm, m.actuator_biasprm, m.actuator_dynprm,
         m.actuator_ctrlrange, m.actuator_forcerange, m.actuator_actrange, m.jnt_actfrcrange,
-        p.length.unsqueeze(0), p.moment.unsqueeze(0), limits.unsqueeze(0), *out.values(),
+        p.length.unsqueeze(0), p.moment.unsqueeze(0), limits, *out.values(),
         empty(worlds, t.nbody, 6, like=like), tables.actuator, tables.lists, tables.limited,
         tables.compensated, activation_tables(p, m.na, like.device), t.body, t.dof, m.nu, m.na,
-        m.nv, t.nbody, len(limits), DT=m.opt.timestep, CLAMP="clampctrl" not in m.opt.disable,
+        m.nv, t.nbody, limits.shape[1], DT=m.opt.timestep, CLAMP="clampctrl" not in m.opt.disable,
         ON=m.nu > 0 and "actuation" not in m.opt.disable,
     )  # fmt: skip
     return replace(d, **out)

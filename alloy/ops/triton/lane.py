@@ -15,7 +15,9 @@ and no atomic is needed, and no world sees another.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -54,9 +56,32 @@ def empty(worlds: int, *shape: int, like: Tensor, dtype: torch.dtype | None = No
     return out.movedim(-1, 0)
 
 
-def run(kernel: Any, grid: tuple[int, int], args: tuple, constants: dict[str, Any]) -> None:
+def run(kernel: Any, grid: tuple[int, int], args: tuple, constants: dict[str, Any]) -> Any:
     """Start a kernel. The one place where that happens: a report replaces it to see what would."""
-    kernel[grid](*args, **constants, **OPTIONS)
+    return kernel[grid](*args, **constants, **OPTIONS)
+
+
+class Launched(NamedTuple):
+    """A kernel that was started; registers and spills as its compiler says, if there was one."""
+
+    kernel: str
+    registers: int | None
+    spills: int | None
+    bytes: int  # of each world, every value that it is given counted once
+
+
+_watchers: list[list[Launched]] = []
+
+
+@contextmanager
+def watch() -> Iterator[list[Launched]]:
+    """Note every kernel that starts within."""
+    launched: list[Launched] = []
+    _watchers.append(launched)
+    try:
+        yield launched
+    finally:
+        _watchers.remove(launched)
 
 
 def launch(kernel: Any, worlds: int, *args: Any, programs: int = 1, **constants: Any) -> None:
@@ -75,7 +100,14 @@ def launch(kernel: Any, worlds: int, *args: Any, programs: int = 1, **constants:
     args = tuple(field(a, worlds) if is_field(a) else a for a in args)
     constants |= {"n_world": worlds, "BLOCK": BLOCK}
     with torch.cuda.device_of(next(a[0] for a in args if isinstance(a, tuple))):
-        run(kernel, (triton.cdiv(worlds, BLOCK), programs), args, constants)
+        compiled = run(kernel, (triton.cdiv(worlds, BLOCK), programs), args, constants)
+    for launched in _watchers:
+        own = [a[0] for a in args if isinstance(a, tuple) and len(a) == 3 and a[2]]
+        launched.append(Launched(
+            kernel.__name__.strip("_").removesuffix("_kernel"),
+            getattr(compiled, "n_regs", None), getattr(compiled, "n_spills", None),
+            sum(x.numel() * x.element_size() for x in own) // worlds,
+        ))  # fmt: skip
 
 
 def is_field(arg: Any) -> bool:

@@ -153,7 +153,7 @@ def sensor(m: Model, d: Data) -> Data:
     t: SensorTables = m.derived["sensor"]
     worlds = d.qpos.shape[0]
     rows, count = _sensor_table(t)
-    low, high = (d.qpos.new_zeros(0),) * 2 if t.cutoff is None else t.cutoff
+    low, high = (d.qpos[0, :0],) * 2 if t.cutoff is None else t.cutoff
     out = empty(worlds, m.nsensordata, like=d.qpos)
     launch(
         _sensor_kernel, worlds, d.xipos, d.ximat, d.xpos, d.xmat, d.geom_xpos, d.geom_xmat,
