@@ -12,6 +12,6 @@ GO2 = Recipe(
     critic=(128, 64),
     entropy_coef=0.003,
     init_noise_std=0.5,
-    iterations=250,
+    iterations=300,
     success_bar=0.95,
 )
