@@ -29,14 +29,7 @@ def train(run: Run) -> Policy:
     SB3 has one observation for actor and critic, so a group "critic" is not used. Its learning
     rate is the same throughout an iteration: an adaptive one follows from one to the next, and an
     update that moves the policy too far is cut short (`target_kl`).
-
-    Raises:
-        ValueError: several processes, which SB3 does not have.
     """
-    if run.processes.count > 1:
-        raise ValueError(
-            "Stable-Baselines3 trains in one process; leave out torchrun, or take --lib rsl_rl"
-        )
     env = SB3VecEnv(run.env, groups=run.groups()["actor"] if _grouped(run) else None)
     recipe = run.recipe
     normal = VecNormalize(

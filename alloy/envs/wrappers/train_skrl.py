@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
-
-if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # skrl meets the others as it is imported
-    raise ValueError(
-        "skrl's processes meet over NCCL and by skrl's own settings, which this command does not "
-        "make; leave out torchrun, or take --lib rsl_rl or torchrl"
-    )
-
 from skrl.agents.torch.ppo import PPO
 from skrl.memories.torch import RandomMemory
 from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 from skrl.resources.schedulers.torch import KLAdaptiveLR
+from torch import Tensor, nn
 
 from alloy.envs.vector_env import VectorEnv
 from alloy.envs.wrappers.learning import FACTOR, FASTEST, SLOWEST, perceptron, scatter_starts

@@ -13,7 +13,6 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModule
 from torch import Tensor, distributed, nn
 from torch.distributions import kl_divergence
-from torchrl.collectors import Collector
 from torchrl.modules import IndependentNormal, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
@@ -28,6 +27,11 @@ from alloy.envs.wrappers.normalize import NormalizeObservation
 from alloy.envs.wrappers.policy import Policy
 from alloy.envs.wrappers.run import Run
 from alloy.envs.wrappers.torchrl import TorchRLEnv
+
+try:
+    from torchrl.collectors import Collector
+except ImportError:  # before 0.11
+    from torchrl.collectors import SyncDataCollector as Collector
 
 KEPT = ("action", "sample_log_prob", "loc", "scale", "advantage", "value_target", "state_value")
 

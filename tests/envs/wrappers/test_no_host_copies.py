@@ -3,14 +3,13 @@
 import pytest
 import torch
 from rsl_rl.runners import OnPolicyRunner
-from torchrl.collectors import Collector
 
 from alloy.envs.recipes import Recipe
 from alloy.envs.wrappers import train_rsl_rl
 from alloy.envs.wrappers.rsl_rl import RslRlVecEnv
 from alloy.envs.wrappers.run import Options, Run
 from alloy.envs.wrappers.torchrl import TorchRLEnv
-from alloy.envs.wrappers.train_torchrl import Learner
+from alloy.envs.wrappers.train_torchrl import Collector, Learner
 from tests.envs.wrappers.hosts import forbid_arrays
 
 

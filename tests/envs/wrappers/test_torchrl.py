@@ -3,7 +3,6 @@
 import pytest
 import torch
 from tensordict import TensorDict
-from torchrl.collectors import Collector
 from torchrl.envs import (
     Compose,
     InitTracker,
@@ -16,6 +15,7 @@ from torchrl.envs import (
 
 from alloy.envs.wrappers import NormalizeObservation
 from alloy.envs.wrappers.torchrl import TorchRLEnv
+from alloy.envs.wrappers.train_torchrl import Collector
 from tests.envs import toy
 from tests.envs.wrappers.hosts import NothingReachesTheHost, forbid_arrays
 

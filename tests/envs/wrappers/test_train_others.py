@@ -1,10 +1,8 @@
 """The command with torchrl, Stable-Baselines3 and skrl: what holds for rsl_rl holds for them."""
 
 import csv
-import importlib
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,6 @@ from alloy.envs.recipes import Recipe
 from alloy.envs.wrappers import checkpoint, train, train_sb3, train_skrl, train_torchrl
 from alloy.envs.wrappers.learning import FASTEST, SLOWEST, AdaptiveRate, scatter_starts
 from alloy.envs.wrappers.policy import Policy
-from alloy.envs.wrappers.processes import Processes
 from alloy.envs.wrappers.run import Options, Run
 from tests.envs import toy
 
@@ -174,7 +171,8 @@ def _sb3_acts(learner, obs):
 
 
 def _skrl_acts(agent, obs):
-    return agent.act(obs, None, timestep=0, timesteps=1)[1]["mean_actions"]
+    seen = (obs, None) if train_skrl.MAJOR > 1 else (obs,)
+    return agent.act(*seen, timestep=0, timesteps=1)[-1]["mean_actions"]
 
 
 @pytest.mark.parametrize("lib", OTHERS)
@@ -210,14 +208,6 @@ def test_two_processes_of_torchrl_learn_the_same_from_different_worlds(tmp_path)
     for name in mine:
         assert torch.equal(mine[name], other[name]), name
     assert mine["mean"].abs().max() > 0
-
-
-def test_several_processes_are_refused_where_the_library_has_none(monkeypatch):
-    with pytest.raises(ValueError, match=r"one process.*--lib rsl_rl"):
-        train_sb3.train(types.SimpleNamespace(processes=Processes(0, 0, 2)))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"over NCCL.*--lib rsl_rl"):
-        importlib.reload(train_skrl)
 
 
 def test_an_adaptive_rate_follows_the_divergence():
