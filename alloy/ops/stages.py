@@ -1,7 +1,8 @@
 """The stages of a step as ops: each takes Model and Data and returns the Data with more fields.
 
 The fields that a stage reads and sets have the shapes, units and meaning that their declarations in
-`alloy.physics.model` give; a model field may be shared by all worlds. Each stage is one kernel.
+`alloy.physics.model` give; a model field may be shared by all worlds. Each stage is one kernel; a
+model with something in a stage that its kernel does not know keeps the reference there.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ def kinematics(m: Model, d: Data) -> Data:
 
 
 def tendon(m: Model, d: Data) -> Data:
-    """Length and velocity of every fixed tendon; the Jacobian is the constant `tendon_J`."""
+    """Length, velocity and Jacobian of every tendon; needs kinematics where one is spatial.
+
+    Sets ten_length, ten_velocity and ten_J; the kernel leaves out the Jacobian of fixed tendons,
+    which is the constant `tendon_J`.
+    """
     if m.ntendon and _by_kernel(m, d):
         from alloy.ops.triton import passive
 
-        return passive.tendon(m, d)
+        if passive.has_kernel(m):
+            return passive.tendon(m, d)
     return reference_passive.tendon(m, d)
 
 
@@ -63,7 +69,8 @@ def contacts(m: Model, d: Data) -> Data:
     if _by_kernel(m, d):
         from alloy.ops.triton import contacts as kernel
 
-        return kernel.contacts(m, d)
+        if kernel.has_kernel(m):
+            return kernel.contacts(m, d)
     return reference_contacts.contacts(m, d)
 
 
@@ -76,7 +83,8 @@ def rows(m: Model, d: Data) -> Data:
     if m.nefc and _by_kernel(m, d):
         from alloy.ops.triton import constraint
 
-        return constraint.rows(m, d)
+        if constraint.has_kernel(m.efc):
+            return constraint.rows(m, d)
     return reference_constraint.rows(m, d)
 
 
@@ -97,9 +105,10 @@ def passive(m: Model, d: Data) -> Data:
     every passive force, as in MuJoCo.
     """
     if _by_kernel(m, d):
-        from alloy.ops.triton import passive
+        from alloy.ops.triton import passive as kernel
 
-        return passive.passive(m, d)
+        if kernel.has_kernel(m):
+            return kernel.passive(m, d)
     return reference_passive.passive(m, d)
 
 
@@ -111,7 +120,8 @@ def reference_acceleration(m: Model, d: Data) -> Data:
     if m.nefc and _by_kernel(m, d):
         from alloy.ops.triton import constraint
 
-        return constraint.reference_acceleration(m, d)
+        if constraint.has_kernel(m.efc):
+            return constraint.reference_acceleration(m, d)
     return reference_constraint.reference_acceleration(m, d)
 
 
@@ -125,7 +135,8 @@ def actuation(m: Model, d: Data) -> Data:
     if _by_kernel(m, d):
         from alloy.ops.triton import actuation as kernel
 
-        return kernel.actuation(m, d)
+        if kernel.has_kernel(m):
+            return kernel.actuation(m, d)
     return reference_actuation.actuation(m, d)
 
 

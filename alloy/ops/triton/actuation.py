@@ -24,7 +24,7 @@ from alloy.ops.triton.activation import (
 )
 from alloy.ops.triton.inertia import to_dofs
 from alloy.ops.triton.lane import empty, launch, load, load3, load4, store, store6, worlds_of, zeros
-from alloy.ops.triton.tables import BODY, ROOT, table, tree_tables
+from alloy.ops.triton.tables import BODY, ROOT, knows, table, tree_tables
 from alloy.ops.triton.vector import (
     add,
     cross,
@@ -306,6 +306,20 @@ def _actuation_kernel(
         free = load(qfrc_passive, dof, w, m) - load(qfrc_bias, dof, w, m)
         applied = load(qfrc_applied, dof, w, m) + load(smooth, dof, w, m)
         store(smooth, dof, w, m, free + force + applied)
+
+
+KNOWN = frozenset(
+    "length moment turn ctrl_limit force_limit joint_limit dof_joint joint_actuators tendon_range "
+    "tendon_actuators enabled gain_affine gain_mask bias_affine bias_mask gravcomp pattern input "
+    "act_actuator act_filter act_exact act_early act_limit act_enabled".split()
+)
+KNOWN_TURNS = frozenset("actuator quat is_ball in_parent place rows".split())
+
+
+def has_kernel(m: Model) -> bool:
+    """Whether all actuators of a model are of kinds that the kernel knows."""
+    t: ActuationTables = m.derived["actuation"]
+    return knows(KNOWN, t) and (t.turn is None or knows(KNOWN_TURNS, t.turn))
 
 
 def actuation(m: Model, d: Data) -> Data:

@@ -34,6 +34,7 @@ from alloy.ops.triton.constraint_tables import (
     SIDE,
     TWO,
     WELD,
+    has_kernel,
     unit_tables,
 )
 from alloy.ops.triton.lane import (
@@ -63,6 +64,8 @@ from alloy.ops.triton.vector import (
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
+
+__all__ = ["has_kernel", "reference_acceleration", "rows"]
 
 
 # ------------------------------------------------------------------ impedance and rows

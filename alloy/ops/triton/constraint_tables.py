@@ -10,7 +10,7 @@ import numpy as np
 import triton.language as tl
 from torch import Tensor
 
-from alloy.ops.triton.tables import int32, table
+from alloy.ops.triton.tables import int32, knows, table
 
 if TYPE_CHECKING:
     from alloy.physics.layout import ConstraintLayout
@@ -36,6 +36,19 @@ class UnitTables:
     move: Tensor  # rows of nv: how much of each dof's motion an object has, -1, 0 or 1
     dof_root: Tensor  # (nv,)
     has: tuple[bool, ...]  # whether there are units of each kind
+
+
+KNOWN = frozenset(
+    "equalities ne nf nl n1 cones pyramidal pyramid face_top is_loss loss_place friction_dofs "
+    "limit_joints limit_side limit_qpos limit_dofs limit_dofs_high n_ball_limits ball_qpos "
+    "ball_dofs row_unit row_normal frictionless sides wrenches wrench_row n_unit quadratic_imp "
+    "has_solreffriction".split()
+)
+
+
+def has_kernel(layout: ConstraintLayout) -> bool:
+    """Whether all rows of a model are of kinds that the kernels know."""
+    return knows(KNOWN, layout) and all(eq.kind in _EQUALITY for eq in layout.equalities)
 
 
 @lru_cache(maxsize=64)

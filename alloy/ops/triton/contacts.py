@@ -54,6 +54,11 @@ def _contacts_kernel(
             by_shapes(a, b, margin, i, (dist, pos, frame), slot, w, m, KINDS[k], TOL)
 
 
+def has_kernel(m: Model) -> bool:
+    """Whether every kind of pair of a model has a kernel."""
+    return all(group.kind in SHAPES for group in m.pairs)
+
+
 def contacts(m: Model, d: Data) -> Data:
     """See `alloy.ops.contacts`."""
     worlds, like = d.qpos.shape[0], d.geom_xpos

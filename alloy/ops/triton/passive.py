@@ -37,6 +37,7 @@ from alloy.ops.triton.tables import (
     QPOS,
     QVEL,
     ROOT,
+    knows,
     table,
     tree_tables,
 )
@@ -242,6 +243,17 @@ def _passive_kernel(
         value = load(spring, dof, w, m) + load(damper, dof, w, m)
         value += load(gravcomp, dof, w, m) * load(felt, dof, w, m) + load(fluid, dof, w, m)
         store(total, dof, w, m, value)
+
+
+KNOWN = frozenset(
+    "spring damper gravcomp fluid dof_joint spring_place spring_quat passive_gravcomp tendon_q "
+    "tendon_J tendon_spring tendon_damper pattern others box".split()
+)
+
+
+def has_kernel(m: Model) -> bool:
+    """Whether all passive forces and tendons of a model are of kinds that the kernels know."""
+    return knows(KNOWN, m.derived["passive"])
 
 
 def passive(m: Model, d: Data) -> Data:

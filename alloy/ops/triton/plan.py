@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from alloy.ops.triton.constraint_tables import has_kernel
 from alloy.ops.triton.tables import table
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ class Plan:
 @lru_cache(maxsize=64)
 def plan_of(layout: ConstraintLayout, tree: Tree) -> Plan:
     """The tables of a model's rows and tree."""
-    return _plan(layout, _row_support(layout), tree.m_lower.cpu().numpy() != 0, tree.m_lower.device)
+    return _plan(
+        layout,
+        _row_support(layout, len(tree.m_lower)),
+        tree.m_lower.cpu().numpy() != 0,
+        tree.m_lower.device,
+    )
 
 
 @lru_cache(maxsize=64)
@@ -57,8 +63,11 @@ def mass_pattern(tree: Tree) -> tuple[Tensor, Tensor]:
     )
 
 
-def _row_support(layout: ConstraintLayout) -> np.ndarray:
-    """Which dofs may move each row, (nefc, nv) bool."""
+def _row_support(layout: ConstraintLayout, nv: int) -> np.ndarray:
+    """Which dofs may move each row, (nefc, nv) bool; all, if there are rows of an unknown kind."""
+    if not has_kernel(layout):
+        rows = layout.n_scalar + sum(cone.n * cone.dim for cone in layout.cones)
+        return np.ones((rows, nv), bool)
     parts = []
     for eq in layout.equalities:
         both = (eq.move1 != 0) | (eq.move2 != 0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -46,6 +46,17 @@ def table(values: np.ndarray | list, device: torch.device) -> Tensor:
     """A flat int32 table on the device; never empty, so that it always has an address."""
     flat = np.asarray(values, np.int32).reshape(-1)
     return torch.as_tensor(flat if flat.size else np.zeros(1, np.int32), device=device)
+
+
+@lru_cache(maxsize=256)
+def knows(names: frozenset[str], tables: Any) -> bool:
+    """Whether a stage's tables hold nothing but what a kernel knows, by the names of their fields.
+
+    A feature that the reference has and a kernel does not is a field that the kernel has never
+    heard of; where it is set, the stage keeps the reference.
+    """
+    unknown = (getattr(tables, f.name) for f in fields(tables) if f.name not in names)
+    return all(not isinstance(value, Tensor) and not value for value in unknown)
 
 
 @lru_cache(maxsize=256)
