@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from alloy.envs.loco import ENV_ID, evaluate, go2_velocity, play, train
+from alloy.envs.loco import ENV_ID, SHIPPED, evaluate, go2_velocity, play, train
 from alloy.envs.loco.by_command import KINDS, ByCommand, kind_of, text
 from alloy.envs.robots_go2 import JOINTS, STANDING
 from alloy.envs.wrappers.policy import Policy
@@ -120,3 +120,19 @@ def test_a_given_command_is_the_only_one():
     env = go2_velocity(3, engine="reference", **options)
     env.reset(seed=0)
     assert env._episode.memory["velocity command"].tolist() == [pytest.approx([0.5, 0, -0.2])] * 3
+
+
+def test_the_policy_that_comes_with_alloy_walks(tmp_path):
+    """Its evaluation lies beside it; here it only has to do better than standing still."""
+    assert SHIPPED.stat().st_size < 1_000_000
+    said = json.loads(SHIPPED.with_suffix(".json").read_text())
+    assert said["success"]["rate"] >= 0.95
+    assert said["episodes"] == 256
+    assert load_policy(SHIPPED)[1]["seed"] == said["policy"]["seed"]
+    out = tmp_path / "walk.json"
+    walk = ["vx=(0.6,0.6)", "vy=(0,0)", "yaw=(0,0)", "standing=0.0", "max_steps=100"]
+    flags = ["--episodes", "4", "--engine", "reference", "--out", str(out), "--env", *walk]
+    assert evaluate.main(flags) == 0
+    result = json.loads(out.read_text())
+    assert result["terminated"] == 0
+    assert result["means"]["linear_error"]["mean"] < 0.3  # it starts from rest
