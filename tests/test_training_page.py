@@ -2,7 +2,10 @@
 
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +43,14 @@ def test_files_of_the_page_exist():
         assert (ROOT / "docs" / name).exists(), name
     for name in re.findall(r"`(alloy/[\w/]+\.py)`", PAGE):
         assert (ROOT / name).exists(), name
+
+
+def test_adapters_are_measured_after_they_gave_the_same_rewards(tmp_path):
+    small = ("--worlds", "3", "--steps", "12", "--repeats", "1", "--engine", "reference")
+    command = [sys.executable, str(ROOT / "scripts/bench_adapters.py"), "InvertedPendulum-v5"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, *small], capture_output=True, text=True, env=env, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("env-steps/s") == 5
