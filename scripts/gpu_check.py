@@ -4,9 +4,10 @@
     python scripts/gpu_check.py                      # where the GPU is; torch, triton, numpy
     python scripts/gpu_check.py --device cpu         # rehearsal in Triton's interpreter, minutes
 
-Checks every kernel and whole steps against the float64 reference, then bitwise determinism, then
-measures: steps/s with and without a CUDA graph, memory per world, time per kernel. Prints a table
-and writes a JSON file. A part that fails is reported and the others still run.
+Checks every kernel and whole steps against the float64 reference, the engine's recorded steps
+against plain launches and for bitwise determinism, then measures: steps/s with and without a CUDA
+graph, memory per world, time per kernel. Prints a table and writes a JSON file. A part that fails
+is reported and the others still run.
 """
 
 from __future__ import annotations
@@ -18,27 +19,39 @@ import os
 import sys
 import time
 import traceback
+import types
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # run from a checkout that is not installed
 if "cpu" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"
+try:
+    import llvmlite  # noqa: F401
+except ModuleNotFoundError:  # the engine needs one module of alloy.lanes, not the compiler there
+    sys.modules["alloy.lanes"] = types.ModuleType("alloy.lanes")
+    sys.modules["alloy.lanes"].__path__ = [str(Path(__file__).parent.parent / "alloy/lanes")]
 
 import torch
 import triton
-from kernels import cast, fast_interpreter, kernels, note_calls, twin_of, worst
+from kernels import cast, fast_interpreter, note_calls, twin_of, worst
 from torch import Tensor
 
+from alloy import ops
+from alloy.engines_triton import TritonEngine, cuda_graph
+from alloy.guard import Guard, guarded_step, make_guard
+from alloy.lanes.structure import flatten, unflatten
 from alloy.ops.triton import lane
 from alloy.physics import forward
 from alloy.physics.model import STATE, Data, Model, empty_world_last
 
-BUDGET = 420.0  # seconds; no new measurement starts later
+BUDGET = 420.0  # seconds; no new part starts later; a rehearsal takes as long as it takes
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3}  # of kernels; of steps, see check_steps
+SUBSTEPS = 4  # of a control step
 REPORT: dict[str, Any] = {}
 
 
@@ -69,12 +82,13 @@ class Options:
     device: torch.device
     worlds: list[int]
     steps: int  # of the determinism check
+    parts: list[str]
     began: float = field(default_factory=time.perf_counter)
 
     @property
     def late(self) -> bool:
         """Whether the time is up for new measurements."""
-        return time.perf_counter() - self.began > BUDGET
+        return self.device.type == "cuda" and time.perf_counter() - self.began > BUDGET
 
     def wait(self) -> None:
         """Wait for the device's queue."""
@@ -120,7 +134,7 @@ def check_steps(case: Case, options: Options) -> dict[str, float]:
     worlds = len(case.start["qpos"]) if options.device.type == "cuda" else 1
     for dtype in (torch.float64, torch.float32):
         m, d = cast(case.model, dtype), case.data(worlds, dtype)
-        with kernels(m):
+        with ops.kernels(True):
             for step in range(1, (10 if options.device.type == "cuda" else 1) + 1):
                 d = forward.step(m, d)
                 if step in case.after:
@@ -136,6 +150,52 @@ def check_steps(case: Case, options: Options) -> dict[str, float]:
     return errors
 
 
+def stand_in(run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    """What recording is to a CPU: every replay runs the function again."""
+    results: list[Tensor] = []
+    structure = flatten(run(), results)
+    results = [x.clone() for x in results]
+
+    def replay() -> None:
+        again: list[Tensor] = []
+        flatten(run(), again)
+        for old, new in zip(results, again, strict=True):
+            old.copy_(new)
+
+    return replay, unflatten(structure, iter(results))
+
+
+def engine_of(m: Model, options: Options) -> TritonEngine:
+    """The engine, recording CUDA graphs; in a rehearsal, behaving as if."""
+    return TritonEngine(m, "check", cuda_graph if options.device.type == "cuda" else stand_in)
+
+
+def plain_step(m: Model, d: Data, guard: Guard, substeps: int = SUBSTEPS) -> tuple[Data, Guard]:
+    """A control step as plain launches."""
+    with ops.kernels(True):
+        return guarded_step(m, d, guard, substeps, derived=False)
+
+
+def check_engine(case: Case, options: Options) -> dict[str, Any]:
+    """Control steps as one graph are those of plain launches, bit for bit; what they launch."""
+    m, worlds = cast(case.model, torch.float32), 64 if options.device.type == "cuda" else 2
+    engine, d = engine_of(m, options), case.data(worlds, torch.float32)
+    substeps = SUBSTEPS if options.device.type == "cuda" else 1
+    guard = make_guard(worlds, options.device)
+    expected, expected_guard = d, guard
+    with ops.kernels(True):
+        for step in range(2):
+            d, guard = engine.step(m, d, guard, substeps)
+            expected, expected_guard = plain_step(m, expected, expected_guard, substeps)
+            for name in STATE:
+                if not torch.equal(getattr(d, name), getattr(expected, name)):
+                    raise AssertionError(f"{name} differs after {step + 1} control steps")
+    report = engine.report()
+    if "not recorded" in report:
+        raise AssertionError(report["not recorded"])
+    return report["programs"]
+
+
 def digest(d: Data, worlds: int) -> str:
     """A hash of the state of the first worlds, bit by bit."""
     state = [getattr(d, name)[:worlds].cpu().contiguous().numpy().tobytes() for name in STATE]
@@ -147,11 +207,12 @@ def check_determinism(case: Case, options: Options) -> dict[str, str]:
     m = cast(case.model, torch.float32)
     hashes = []
     few, many = (64, 192) if options.device.type == "cuda" else (2, 33)
+    engine = engine_of(m, options)
     for worlds in (few, few, many):
-        d = case.data(worlds, torch.float32)
-        with kernels(m):
+        d, guard = case.data(worlds, torch.float32), make_guard(worlds, options.device)
+        with ops.kernels(True):
             for _ in range(options.steps):
-                d = forward.step(m, d)
+                d, guard = engine.step(m, d, guard, 1)
         hashes.append(digest(d, few))
     if len(set(hashes)) != 1:
         raise AssertionError(f"hashes differ: twice {hashes[:2]}, with {many} worlds {hashes[2]}")
@@ -159,26 +220,6 @@ def check_determinism(case: Case, options: Options) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ how fast is it?
-
-
-def graph_of(m: Model, d: Data) -> Callable[[], None]:
-    """One step from and to the tensors of `d`, as a CUDA graph."""
-
-    def step() -> None:
-        new = forward.step(m, d)
-        for name in STATE:
-            getattr(d, name).copy_(getattr(new, name))
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 def rate(run: Callable[[], object], options: Options, seconds: float = 1.0) -> float:
@@ -198,50 +239,75 @@ def measure(case: Case, options: Options) -> dict[str, dict[str, float]]:
     """Million physics steps/s by world count, plain and as a graph, and bytes per world."""
     m = cast(case.model, torch.float32)
     table: dict[str, dict[str, float]] = {}
+    on_gpu = options.device.type == "cuda"
     for worlds in options.worlds:
         if options.late:
             break
         row = table[str(worlds)] = {}
+        engine, guard = engine_of(m, options), make_guard(worlds, options.device)
         d = case.data(worlds, torch.float32)
-        with kernels(m):
-            if options.device.type == "cuda":
+        runs = {"plain": plain_step, "graph": engine.step}
+        for name, step in runs.items():
+            if on_gpu:
+                torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
                 before = torch.cuda.memory_allocated()
-            row["plain"] = rate(lambda d=d: forward.step(m, d), options) * worlds / 1e6
-            if options.device.type == "cuda":
-                row["kB per world"] = (torch.cuda.max_memory_allocated() - before) / worlds / 1e3
-                try:
-                    row["graph"] = rate(graph_of(m, d), options) * worlds / 1e6
-                except RuntimeError as error:  # some operation cannot be captured: say which
-                    REPORT.setdefault("not captured", {})[case.name] = str(error).splitlines()[0]
-                finite = torch.isfinite(d.qpos).all(-1).float().mean()
-                row["finite worlds"] = float(finite)
+            with ops.kernels(True):
+                control = rate(partial(step, m, d, guard, SUBSTEPS), options)
+            row[name] = control * SUBSTEPS * worlds / 1e6
+            if on_gpu:
+                peak = torch.cuda.max_memory_allocated() - before
+                row[f"kB per world {name}"] = peak / worlds / 1e3
+        if "not recorded" in engine.report():
+            REPORT.setdefault("not recorded", {})[case.name] = engine.report()["not recorded"]
+        after, _ = engine.step(m, d, guard, SUBSTEPS)
+        row["finite worlds"] = float(torch.isfinite(after.qpos).all(-1).float().mean())
     return table
 
 
+def seconds_of(run: Callable[[], object], options: Options, repeats: int = 20) -> float:
+    """Time of one launch; on a GPU as a graph of many, so that the host is not in it."""
+    if options.device.type != "cuda":
+        began = time.perf_counter()
+        run()
+        return time.perf_counter() - began
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repeats):
+            run()
+    graph.replay()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3 / repeats
+
+
 def time_kernels(case: Case, options: Options) -> dict[str, float]:
-    """Microseconds of each kernel in one step of 4,096 worlds, and of all that is around them."""
+    """Microseconds that each kernel takes in one step of 4,096 worlds, all its launches together.
+
+    A launch reads its arguments and writes others, so that repeating it changes nothing.
+    """
     worlds = 4096 if options.device.type == "cuda" else 2
     m, times = cast(case.model, torch.float32), defaultdict(float)
     d, original = case.data(worlds, torch.float32), lane.run
 
-    def timed(kernel: Any, *parts: Any) -> None:
+    def timed(kernel: Any, *parts: Any) -> Any:
+        result = original(kernel, *parts)
         options.wait()
-        began = time.perf_counter()
-        original(kernel, *parts)
-        options.wait()
-        times[kernel.__name__.strip("_").removesuffix("_kernel")] += time.perf_counter() - began
+        name = kernel.__name__.strip("_").removesuffix("_kernel")
+        times[name] += seconds_of(lambda: original(kernel, *parts), options)
+        return result
 
-    with kernels(m):
+    with ops.kernels(True):
         forward.step(m, d)
         lane.run = timed
         try:
-            rounds = 10 if options.device.type == "cuda" else 1
-            for _ in range(rounds):
-                forward.step(m, d)
+            forward.step(m, d)
         finally:
             lane.run = original
-    return {name: seconds / rounds * 1e6 for name, seconds in times.items()}
+    return {name: seconds * 1e6 for name, seconds in times.items()}
 
 
 # ------------------------------------------------------------------ all of it
@@ -249,6 +315,7 @@ def time_kernels(case: Case, options: Options) -> dict[str, float]:
 PARTS: dict[str, Callable[[Case, Options], Any]] = {
     "kernels": check_kernels,
     "steps": check_steps,
+    "engine": check_engine,
     "determinism": check_determinism,
     "throughput": measure,
     "microseconds": time_kernels,
@@ -258,14 +325,14 @@ PARTS: dict[str, Callable[[Case, Options], Any]] = {
 def run_parts(cases: list[Case], options: Options) -> bool:
     """Run every part for every model, checks before measurements; whether all went well."""
     good = True
-    for part, function in PARTS.items():
+    for part in options.parts:
         for case in cases:
             if options.late:
                 print(f"{part} {case.name}: left out, the time is up", flush=True)
                 continue
             began = time.perf_counter()
             try:
-                result = function(case, options)
+                result = PARTS[part](case, options)
                 said = "ok"
             except Exception as error:
                 result, said, good = f"{type(error).__name__}: {error}", "FAILED", False
@@ -277,13 +344,22 @@ def run_parts(cases: list[Case], options: Options) -> bool:
 
 def print_table() -> None:
     """Throughput and the largest errors, as Markdown."""
-    print("\n| model | worlds | M steps/s plain | M steps/s graph | kB per world |")
-    print("| --- | --- | --- | --- | --- |")
+    columns = ("plain", "graph", "kB per world plain", "kB per world graph", "finite worlds")
+    print("\n| model | worlds | M steps/s plain | M steps/s graph | "
+          + " | ".join(columns[2:]) + " |")  # fmt: skip
+    print("| --- " * (2 + len(columns)) + "|")
     for name, rows in REPORT.get("throughput", {}).items():
         for worlds, row in rows.items() if isinstance(rows, dict) else ():
-            cells = [f"{row[k]:.3g}" if k in row else "-" for k in (
-                "plain", "graph", "kB per world")]  # fmt: skip
+            cells = [f"{row[k]:.3g}" if k in row else "-" for k in columns]
             print(f"| {name} | {worlds} | " + " | ".join(cells) + " |")
+    for name, programs in REPORT.get("engine", {}).items():
+        for program, said in programs.items() if isinstance(programs, dict) else ():
+            spills = max((k["spills"] or 0 for k in said["kernels"].values()), default=0)
+            print(f"engine {name}: {program}: {said['launches']} launches, spills {spills}")
+    for name, times in REPORT.get("microseconds", {}).items():
+        if isinstance(times, dict):
+            print(f"microseconds {name}: "
+                  + ", ".join(f"{k} {t:.0f}" for k, t in times.items()))  # fmt: skip
     for part in ("kernels", "steps"):
         for name, result in REPORT.get(part, {}).items():
             if isinstance(result, dict):
@@ -297,6 +373,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/gpu_check.json"))
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--models", nargs="+", help="of the packed ones; all by default")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--steps", type=int, default=1000, help="of the determinism check")
     args = parser.parse_args()
     device = torch.device(args.device)
@@ -312,7 +389,7 @@ def main() -> None:
     paths = [p for p in paths if args.models is None or p.stem in args.models]
     if not paths:
         raise SystemExit(f"no model in {args.pack}; make one with scripts/gpu_pack.py")
-    options = Options(device, worlds, args.steps)
+    options = Options(device, worlds, args.steps, args.parts)
     good = run_parts([load(p, device) for p in paths], options)
     print_table()
     REPORT["seconds"] = time.perf_counter() - options.began
