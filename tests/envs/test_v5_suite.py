@@ -15,10 +15,8 @@ import pytest
 import torch
 
 import alloy
-from alloy.envs.gymnasium_suite import gymnasium_file
 from alloy.envs.registry import _FACTORIES
 
-# Pusher's cylinder against capsules is refused by name; with a box in its place it is compared too.
 ROBOTS = (
     "Hopper", "Walker2d", "Swimmer", "InvertedPendulum", "InvertedDoublePendulum", "Reacher",
     "Ant", "Humanoid", "HumanoidStandup", "Pusher",
@@ -29,19 +27,8 @@ STEPS = dict.fromkeys(ROBOTS, ALL) | {
 }  # fmt: skip
 
 
-OF_FILE = {}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _pusher_with_a_box(tmp_path_factory):
-    path = tmp_path_factory.mktemp("assets") / "pusher.xml"
-    text = gymnasium_file("pusher_v5.xml").read_text()
-    path.write_text(text.replace('type="cylinder" size="0.05', 'type="box" size="0.05'))
-    OF_FILE["Pusher"] = {"xml_file": str(path)}
-
-
 def oracle(robot, **kwargs):
-    env = gym.make(f"{robot}-v5", **OF_FILE.get(robot, {}), **kwargs).unwrapped
+    env = gym.make(f"{robot}-v5", **kwargs).unwrapped
     env.model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     env.model.opt.tolerance, env.model.opt.ls_tolerance = 0, 1e-10
     env.model.opt.iterations = 200
@@ -50,7 +37,7 @@ def oracle(robot, **kwargs):
 
 def make(robot, worlds, **kwargs):
     options = {"dtype": torch.float64, "engine": "reference", "backend": "numpy"}
-    return alloy.envs.make(f"{robot}-v5", worlds, **options | OF_FILE.get(robot, {}) | kwargs)
+    return alloy.envs.make(f"{robot}-v5", worlds, **options | kwargs)
 
 
 @dataclass
@@ -142,9 +129,8 @@ def test_a_free_run_stays_with_gymnasium(robot):
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_spaces_info_and_time_limit_are_gymnasiums(robot):
     alloy.envs.register_gymnasium()
-    file = OF_FILE.get(robot, {})
-    theirs = gym.make(f"{robot}-v5", **file)
-    ours = gym.make(f"alloy/{robot}-v5", dtype=torch.float64, engine="reference", **file)
+    theirs = gym.make(f"{robot}-v5")
+    ours = gym.make(f"alloy/{robot}-v5", dtype=torch.float64, engine="reference")
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
     assert ours.unwrapped.dt == theirs.unwrapped.dt
@@ -231,8 +217,3 @@ def test_every_argument_of_gymnasiums_is_taken():
         ours = inspect.signature(_FACTORIES[f"{robot}-v5"]).parameters
         for name in set(theirs) - {"kwargs", "default_camera_config"}:
             assert ours[name].default == theirs[name].default, (robot, name)
-
-
-def test_pushers_cylinder_is_refused_by_name():
-    with pytest.raises(NotImplementedError, match="capsule-cylinder"):
-        alloy.envs.make("Pusher-v5")

@@ -68,6 +68,7 @@ class Oracle:
         xml = f"<mujoco><worldbody>{''.join(bodies)}</worldbody></mujoco>"
         self.m = mujoco.MjModel.from_xml_string(xml)
         self.d = mujoco.MjData(self.m)
+        self.m.opt.ccd_tolerance, self.m.opt.ccd_iterations = 1e-12, 1000
         solid = self.m.geom_type != PLANE
         self.m.geom_rbound[solid] = 10  # the broad phase is not under test
         self.m.geom_aabb[:, 3:] = 10

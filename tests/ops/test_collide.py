@@ -34,6 +34,11 @@ from tests.ops.oracle import (
 KINDS = list(COLLIDERS)
 
 
+# MuJoCo searches for these, is told to go on to 1e-12, and takes the line on a cap that is deep
+# inside from a point that its search came by, up to 1e-3 off
+SEARCHED = {(CAPSULE, CYLINDER)}
+
+
 def random_size(rng):
     return rng.uniform(0.02, 0.15, 3)
 
@@ -46,15 +51,13 @@ def random_configs(rng, n):
         pos2 = pos + 0.14 * rng.uniform() * rng.normal(size=3)
         margin = 0.03 * rng.integers(0, 2)
         size1, size2 = random_size(rng), random_size(rng)
-        configs.append(
-            Config(pos, random_quat(rng), size1, pos2, random_quat(rng), size2, margin)
-        )
+        configs.append(Config(pos, random_quat(rng), size1, pos2, random_quat(rng), size2, margin))
     return configs
 
 
 def assert_equal(kind, configs, **kw):
     ours, theirs = collide(kind, configs, **kw)
-    wrong = unequal(ours, theirs)
+    wrong = unequal(ours, theirs, 1e-3 if kind in SEARCHED else 1e-9)
     detail = [(k, ours[k][:2], theirs[k][:2]) for k in wrong[:1]]
     assert not wrong, f"{len(wrong)} of {len(configs)} differ, the first: {detail}"
     return theirs
@@ -65,7 +68,8 @@ def test_every_kind_has_its_slots():
     assert slots == {
         "plane-sphere": 1, "plane-capsule": 2, "plane-ellipsoid": 1, "plane-cylinder": 4,
         "plane-box": 4, "sphere-sphere": 1, "sphere-capsule": 1, "sphere-cylinder": 1,
-        "sphere-box": 1, "capsule-capsule": 2, "capsule-box": 2, "box-box": 8,
+        "sphere-box": 1, "capsule-capsule": 2, "capsule-cylinder": 2, "capsule-box": 2,
+        "box-box": 8,
     }  # fmt: skip
 
 
@@ -188,6 +192,47 @@ def test_capsules_on_and_in_boxes():
     assert_equal((CAPSULE, BOX), [c.placed(rng) for c in configs])
 
 
+def capsules_at_cylinders(rng, n):
+    """Lying on a cap, beside it, across the rim, along and across the side, standing, inside."""
+    configs = []
+    for k in range(n):
+        radius, half, r2, h2 = rng.uniform(0.03, 0.15, 4)
+        depth = rng.choice([0, 1e-3, 0.01, -5e-3, radius + 5e-3])
+        lying = times(turn([0, 0, 1], rng.uniform(0, 7)), turn([0, 1, 0], np.pi / 2))
+        tilt = turn(rng.normal(size=3), rng.choice([1e-3, 1e-2, 0.08, 0.1]))
+        if k % 4 == 0:
+            pos = [*rng.uniform(-1.1, 1.1, 2) * r2, h2 + radius - depth]
+            quat = times(tilt, lying)
+        elif k % 4 == 1:
+            pos = [r2 + radius - depth, 0.01, rng.uniform(-1, 1) * h2]
+            quat = times(tilt, turn([1, 0, 0], rng.choice([0.3, np.pi / 2])))
+        elif k % 4 == 2:
+            pos = [*rng.uniform(-1, 1, 2) * r2, h2 + half + radius - depth]
+            quat = turn(rng.normal(size=3), rng.choice([0.1, 0.5, 1.0]))
+        else:
+            pos, quat = rng.uniform(-0.5, 0.5, 3) * [r2, r2, h2], random_quat(rng)
+        configs.append(Config(pos, quat, [radius, half, 0], [0, 0, 0], UP, [r2, h2, 0]))
+    return configs
+
+
+def test_capsules_on_and_in_cylinders():
+    rng = np.random.default_rng(14)
+    configs = capsules_at_cylinders(rng, 400)
+    theirs = assert_equal((CAPSULE, CYLINDER), configs)
+    assert {len(c[0]) for c in theirs} == {0, 1, 2}
+    assert_equal((CAPSULE, CYLINDER), [c.placed(rng) for c in configs])
+
+
+@pytest.mark.parametrize("across", [0.0, 0.02])
+def test_capsule_beside_a_cylinder_touches_in_the_middle_of_their_overlap(across):
+    args = list(spread_out((CAPSULE, CYLINDER), (0.19, across, 0.1)))
+    dist, pos, frame = COLLIDERS[CAPSULE, CYLINDER].fn(*args)
+    depth = 0.2 - np.hypot(0.19, across)
+    assert dist[0, 0, 0].item() == pytest.approx(-depth) and dist[0, 0, 1] == FAR
+    assert pos[0, 0, 0, 2].item() == pytest.approx(0.05, abs=1e-6)
+    assert frame[0, 0, 0, 0, 2].item() == pytest.approx(0, abs=1e-9)
+
+
 def stacked_boxes(rng, n, quat):
     """One box on another of another size, faces together: touching, in the margin, a bit inside."""
     configs = []
@@ -239,11 +284,12 @@ def test_float32_is_close(kind):
     rng = np.random.default_rng(10)
     configs = random_configs(rng, 300)
     ours, theirs = collide(kind, configs, dtype=torch.float32)
+    # a searched line on a cap is MuJoCo's to 1e-3, as in float64
     # rounding decides which axis of two nearly equal ones wins, rarely; depth then still agrees
     assert len(unequal(ours, theirs, tol=2e-4)) <= 3
     for (dist, *_), (dist0, *_), config in zip(ours, theirs, configs, strict=True):
         deepest, deepest0 = min(dist, default=config.margin), min(dist0, default=config.margin)
-        assert abs(deepest - deepest0) < 1e-5
+        assert abs(deepest - deepest0) < (1e-3 if kind in SEARCHED else 1e-5)
 
 
 def test_float32_degenerate_is_close():
@@ -337,7 +383,8 @@ def test_traces_and_is_lean(kind):
         assert torch.equal(a, b)
     with CountCalls() as count:
         COLLIDERS[kind].fn(*args)
-    limit = {(PLANE, CAPSULE): 40, (CAPSULE, BOX): 330, (BOX, BOX): 420}.get(kind, 110)
+    limits = {(PLANE, CAPSULE): 40, (CAPSULE, CYLINDER): 2700, (CAPSULE, BOX): 330, (BOX, BOX): 420}
+    limit = limits.get(kind, 110)
     assert count.calls <= limit
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from alloy import math
 from alloy.ops.reference.collide_box import capsule_box, plane_box, sphere_box
 from alloy.ops.reference.collide_boxbox import box_box
+from alloy.ops.reference.collide_cylinder import capsule_cylinder
 from alloy.ops.reference.collide_shared import (
     FAR,
     Collider,
@@ -209,6 +210,7 @@ COLLIDERS: dict[tuple[int, int], Collider] = {
     (SPHERE, CYLINDER): Collider(sphere_cylinder, 1),
     (SPHERE, BOX): Collider(sphere_box, 1),
     (CAPSULE, CAPSULE): Collider(capsule_capsule, 2),
+    (CAPSULE, CYLINDER): Collider(capsule_cylinder, 2),
     (CAPSULE, BOX): Collider(capsule_box, 2),
     (BOX, BOX): Collider(box_box, 8),
 }

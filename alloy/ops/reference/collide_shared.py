@@ -11,6 +11,8 @@ from torch import Tensor
 from alloy import math
 
 FAR = 1e10  # dist of an empty slot: finite, beyond every margin
+# faces count as parallel above this cosine, an edge and a face below this sine: about 5.1 degrees
+FACE_ALIGNED, EDGE_ALIGNED = 0.996, 0.0888  # MuJoCo's mjFACE_TOL and mjEDGE_TOL
 
 Contacts = tuple[Tensor, Tensor, Tensor]  # dist (W, P, K), pos (W, P, K, 3), frame (W, P, K, 3, 3)
 
