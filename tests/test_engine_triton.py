@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # as the kernels' own tests have it
 
@@ -9,7 +10,8 @@ import mujoco
 import pytest
 import torch
 
-from alloy.engines import TritonEngine, guarded_step, make_guard
+from alloy import engines
+from alloy.engines import TritonEngine, guarded_step, make_engine, make_guard
 from alloy.engines_triton import Recording, launch_report
 from alloy.envs import VectorEnv
 from alloy.envs.half_cheetah import half_cheetah
@@ -167,3 +169,24 @@ def test_launches_are_counted_by_kernel():
             "rows": {"launches": 2, "registers": 53, "spills": 8},
         },
     }
+
+
+def on_a_gpu():
+    """As much of a model on a GPU as picking an engine looks at."""
+    return SimpleNamespace(qpos0=SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32))
+
+
+def test_auto_picks_it_for_a_model_on_a_gpu(monkeypatch):
+    monkeypatch.delenv("ALLOY_ENGINE", raising=False)
+    engine = make_engine("auto", on_a_gpu())
+    assert engine.name == "triton" and "picked by 'auto'" in engine.report()["reason"]
+    assert make_engine("triton", on_a_gpu()).report()["reason"] == "asked for"
+    assert make_engine("reference", on_a_gpu()).name == "reference"
+
+
+def test_without_the_package_it_is_refused_by_name_and_not_picked(monkeypatch):
+    monkeypatch.delenv("ALLOY_ENGINE", raising=False)
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match="needs the package triton, which is not installed"):
+        make_engine("triton", on_a_gpu())
+    assert make_engine("auto", on_a_gpu()).name == "reference"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from alloy.ops.dispatch import by_kernel
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def _by_kernel(m: Model | None, d: Data) -> bool:
-    if not by_kernel(d.qpos):
-        return False
+    if not by_kernel(d.qpos) or not torch.is_grad_enabled():
+        return by_kernel(d.qpos)
     held = (getattr(x, f.name) for x in (m, d) if x is not None for f in fields(x))
     return by_kernel(*(t for t in held if isinstance(t, Tensor)))
 

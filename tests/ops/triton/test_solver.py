@@ -46,7 +46,7 @@ def test_solver_equals_reference(name):
 
 
 def test_a_world_does_not_depend_on_its_neighbours():
-    source = MODELS["frictionless"]
+    source = LIMITS
     call = calls_of(source, 3, False)["solve"]
     alone = [x[1:2] if isinstance(x, torch.Tensor) and len(x) == 3 else x for x in call.args]
     together, single = solver.solve(*call.args), solver.solve(*alone)
@@ -76,13 +76,12 @@ def test_where_the_hessian_is_indefinite_each_dof_goes_by_itself():
     assert worst(solver.solve(*args)[0], (expected,)) <= 1e-12
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_gradient_that_is_no_number_reaches_qacc_of_its_own_world(value):
+def test_gradient_that_is_no_number_reaches_qacc_of_its_own_world():
     args = list(calls_of(LIMITS, 3, False)["solve"].args)
     args[11] = (*args[11][:2], 1, 4)  # one iteration
     clean = solver.solve(*args)
     args[1] = args[1].clone()
-    args[1][1, 2] = value
+    args[1][1, 2] = float("nan")
     spoilt, expected = solver.solve(*args), reference_solver.solve(*args[:-1])
     assert spoilt[0][1].isnan().all() and expected[0][1].isnan().all()
     assert all(torch.equal(a[0::2], b[0::2]) for a, b in zip(clean, spoilt, strict=True))
