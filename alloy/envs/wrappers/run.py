@@ -56,6 +56,10 @@ RESUMED = 2**24  # of worlds, before a training is resumed
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
+class Diverged(RuntimeError):
+    """A policy that is not finite any more."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What is trained, with what, where.
@@ -199,10 +203,20 @@ class Run:
         return policy.to(self.device).eval()
 
     def save(self) -> None:
-        """Write `checkpoint.pt`, if there is a log directory."""
+        """Write `checkpoint.pt`, if there is a log directory.
+
+        Raises:
+            Diverged: the policy is not finite; an earlier checkpoint is left as it is.
+        """
         if self.options.log_dir is None or self._state is None or self._policy is None:
             return
-        o = self.options
+        o, policy = self.options, self._policy().packed()
+        bad = [name for name, value in policy["state"].items() if not value.isfinite().all()]
+        if bad:
+            raise Diverged(
+                f"the policy has turned non-finite by iteration {self.iteration}, in {bad}; take a "
+                f"lower learning_rate or max_grad_norm. The last checkpoint is untouched"
+            )
         checkpoint.save(
             o.log_dir / "checkpoint.pt",
             {
@@ -220,7 +234,7 @@ class Run:
                 "resumes": self.resumes,
                 "rng": checkpoint.rng_state(),
                 "library": self._state(),
-                "policy": self._policy().packed(),
+                "policy": policy,
             },
         )
 

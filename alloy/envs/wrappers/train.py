@@ -48,7 +48,7 @@ class Refused(ValueError):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit status is 0, or 2 where it refused to begin."""
+    """The command; its exit status is 0, 1 for a training that diverged, 2 for a refusal."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     args = parser().parse_args(arguments)
     try:
@@ -109,8 +109,7 @@ def command(args: argparse.Namespace) -> int:
             f"{folder} holds a run already; go on with --resume {folder / 'checkpoint.pt'}, "
             f"choose another --log-dir, or say --overwrite"
         )
-    train_and_report(recipe, args, folder, saved)
-    return 0
+    return train_and_report(recipe, args, folder, saved)
 
 
 def folder_of(args: argparse.Namespace) -> Path:
@@ -122,9 +121,17 @@ def folder_of(args: argparse.Namespace) -> Path:
 
 def train_and_report(
     recipe: Recipe, args: argparse.Namespace, folder: Path, saved: Mapping[str, Any] | None
-) -> None:
-    """The training itself, then the held-out episodes, by the leading process."""
-    from alloy.envs.wrappers.run import Options, Run  # needs what check_installed looked for
+) -> int:
+    """The training itself, then the held-out episodes, by the leading process.
+
+    Returns:
+        0, or 1 where the training diverged.
+    """
+    from alloy.envs.wrappers.run import (
+        Diverged,
+        Options,
+        Run,
+    )  # needs what check_installed looked for
 
     trainer = importlib.import_module(f"alloy.envs.wrappers.train_{args.lib}")
     options = Options(
@@ -145,6 +152,9 @@ def train_and_report(
     leads, started = run.processes.leads, time.monotonic()
     try:
         policy = trainer.train(run)
+    except Diverged as error:
+        log.error("%s", error)
+        return 1
     except KeyboardInterrupt:
         log.warning(
             "stopped in iteration %d; the last checkpoint can be resumed", run.iteration + 1
@@ -156,6 +166,7 @@ def train_and_report(
         minutes = (time.monotonic() - started) / 60.0
         values = checkpoint.load(folder / "checkpoint.pt")
         report(recipe, policy, args, folder, values, minutes)
+    return 0
 
 
 def report(

@@ -1,6 +1,5 @@
 """The command with torchrl, Stable-Baselines3 and skrl: what holds for rsl_rl holds for them."""
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -12,35 +11,15 @@ from tensordict import TensorDict
 
 from alloy.envs import registry
 from alloy.envs.recipes import Recipe
-from alloy.envs.wrappers import checkpoint, train, train_sb3, train_skrl, train_torchrl
+from alloy.envs.wrappers import checkpoint, train_sb3, train_skrl, train_torchrl
 from alloy.envs.wrappers.learning import FASTEST, SLOWEST, AdaptiveRate, scatter_starts
 from alloy.envs.wrappers.policy import Policy
 from alloy.envs.wrappers.run import Options, Run
 from tests.envs import toy
+from tests.envs.wrappers.short import ENV, rows, run
 
-ENV = "InvertedPendulum-v5"
 OTHERS = ("torchrl", "sb3", "skrl")
 TRAINERS = {"torchrl": train_torchrl, "sb3": train_sb3, "skrl": train_skrl}
-SMALL = ("--worlds", "8", "--threads", "1", "--episodes", "4", "--no-progress", "--no-video")
-NETS = ("--set", "actor=[8]", "critic=[8]", "steps=8", "epochs=2", "--env", "max_episode_steps=40")
-
-
-@pytest.fixture(autouse=True)
-def settings_as_they_were():
-    """Training settles torch's deterministic settings; the next test finds those of conftest."""
-    filled = torch.utils.deterministic.fill_uninitialized_memory
-    yield
-    torch.utils.deterministic.fill_uninitialized_memory = filled
-    torch.set_num_threads(1)
-
-
-def run(folder, *more, lib):
-    return train.main([ENV, "--lib", lib, *SMALL, *NETS, "--log-dir", str(folder), *more])
-
-
-def rows(folder):
-    with (folder / "progress.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("lib", OTHERS)
