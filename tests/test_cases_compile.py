@@ -95,8 +95,9 @@ def test_c04_default_classes_are_inherited_and_overridden():
 
 def test_c04_a_limit_that_a_class_gives_a_tendon_is_seen():
     text = WORLD.format(DEFAULTS.format(limit='limited="true" range="0 2"'), BODIES, USES)
-    with pytest.raises(NotImplementedError, match="tendon 't' limited"):
-        build(text)
+    model = build(text).model
+    assert model.efc.n_tendon_limits == 1
+    assert model.tendon_range[0].tolist() == [[0, 2]]
 
 
 SPHERES = """
@@ -219,13 +220,15 @@ def test_c17_a_pair_collides_as_in_mujoco_or_is_refused_by_name(base, shape):
     [
         (
             '<site name="p"/><body pos="1 0 0"><joint/><geom size=".1"/><site name="q"/></body>',
-            '<tendon><spatial name="rope"><site site="p"/><site site="q"/></spatial></tendon>',
-            "tendon 'rope'",
+            '<tendon><spatial name="rope" armature="1"><site site="p"/><site site="q"/></spatial>'
+            "</tendon>",
+            "tendon 'rope' armature",
         ),
         (
             '<body><joint name="j"/><geom size=".1"/></body>',
-            '<actuator><muscle name="biceps" joint="j" lengthrange="0 1"/></actuator>',
-            "actuator 'biceps'",
+            '<actuator><dcmotor name="motor" joint="j" motorconst="1 1" resistance="2"/>'
+            "</actuator>",
+            "actuator 'motor'",
         ),
         (
             '<flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2">'

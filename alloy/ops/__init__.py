@@ -147,7 +147,7 @@ def solve(
         jac: (W, nefc, nv) base rows.
         aref: (W, nefc) reference acceleration.
         d: (W, nefc) inverse regularisation, zero where not active.
-        frictionloss: (1|W, nv).
+        frictionloss: (1|W, nv); (1|W, nv + ntendon) where some tendon has friction loss.
         con_friction: (1|W, ncon, 5).
         warmstart: (W, nv) where to start, the last acceleration.
         layout: what each row is.
@@ -161,7 +161,7 @@ def solve(
         Differentiable by the implicit function theorem.
     """
     tensors = (mass, qfrc_smooth, jac, aref, d, frictionloss, con_friction)
-    if by_kernel(*tensors, warmstart):
+    if by_kernel(*tensors, warmstart) and not layout.n_tendon_losses:
         from alloy.ops.triton import solver
 
         return solver.solve(*tensors, warmstart, layout, impratio, scale, opt, tree)

@@ -1,7 +1,8 @@
 """Actuators: what a model has of them, their stage, and their derivative by velocity.
 
-On scalar joints and fixed tendons an actuator's moment arm is its first gear times a constant row;
-ball and free joints, whose moments are three or six gears wide, are a case of their own.
+On scalar joints and fixed tendons an actuator's moment arm is its first gear times a constant row.
+All others (ball and free joints, spatial tendons, sites, slider-cranks, adhesion) are cases of
+their own, whose tables are None in models without them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import torch
 from torch import Tensor
 
 from alloy import ops
-from alloy.ops.reference.actuation import clamped_ctrl, inputs, next_activation, transmission
+from alloy.ops.reference import muscle
+from alloy.ops.reference.actuation import clamped_ctrl, inputs, next_activation
+from alloy.ops.reference.transmission import transmission
 from alloy.physics.model import Data, Model
 
-__all__ = ["ActuationTables", "Limit", "TurnTables", "actuation", "next_activation",
-           "velocity_derivative"]  # fmt: skip
+__all__ = ["ActuationTables", "AdhesionTables", "CrankTables", "Limit", "SiteTables", "TurnTables",
+           "actuation", "next_activation", "velocity_derivative"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,56 @@ class TurnTables:
 
 
 @dataclass(frozen=True)
+class SiteTables:
+    """Transmissions on sites, against a reference site or in their own frames."""
+
+    actuator: Tensor  # (n,)
+    site: Tensor  # (n,)
+    frame: Tensor  # (n,) site whose frame the gear is in: the reference, or the site itself
+    has_ref: Tensor  # (n,) bool
+    body: Tensor  # (n,) of the site
+    frame_body: Tensor  # (n,)
+    root: Tensor  # (n,) root body of the site's tree
+    move: Tensor  # (n, nv) dofs that move the site, with a reference without those of both
+    ref_root: Tensor  # (n,)
+    ref_move: Tensor | None  # (n, nv) dofs that move the reference only; None: no references
+    rows: Tensor  # (nu, n)
+
+
+@dataclass(frozen=True)
+class CrankTables:
+    """Slider-cranks."""
+
+    actuator: Tensor  # (n,)
+    site: Tensor  # (n,) the pin
+    slider: Tensor  # (n,)
+    root: Tensor  # (n,) root body of the pin's tree
+    move: Tensor  # (n, nv)
+    slider_root: Tensor
+    slider_move: Tensor
+    rows: Tensor  # (nu, n)
+
+
+@dataclass(frozen=True)
+class AdhesionTables:
+    """Adhesion of bodies to what they touch."""
+
+    touches: Tensor  # (n, ncon) 1 where the contact is the body's
+    sides: tuple[tuple[Tensor, Tensor], ...]  # moving sides: root (ncon,), +-1 by dof (ncon, nv)
+    rows: Tensor  # (nu, n)
+
+
+@dataclass(frozen=True)
 class ActuationTables:
     """What the actuation stage knows of a model beforehand; built by io_tables.actuation_tables."""
 
     length: Tensor  # (nq, nu) length of scalar transmissions at unit gear, by qpos
     moment: Tensor  # (nu, nv) moment of scalar transmissions at unit gear
     turn: TurnTables | None
+    tendons: Tensor | None  # (nu, ntendon) 1 where the actuator pulls a spatial tendon
+    sites: SiteTables | None
+    cranks: CrankTables | None
+    adhesion: AdhesionTables | None
     ctrl_limit: Limit | None
     force_limit: Limit | None
     joint_limit: Limit | None  # over dofs, of the joint total
@@ -67,6 +114,8 @@ class ActuationTables:
     gain_mask: Tensor | None  # (nu, 3) 1 where const, length, velocity count; None: everywhere
     bias_affine: bool  # some actuator has a bias
     bias_mask: Tensor | None  # as gain_mask
+    muscle_gain: Tensor | None  # (nu,) bool
+    muscle_bias: Tensor | None  # (nu,) bool
     gravcomp: Tensor | None  # (nv,) 1 where actuators compensate gravity
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that are coupled
     # activations
@@ -74,6 +123,7 @@ class ActuationTables:
     act_actuator: Tensor | None  # (na,); None: one to one
     act_filter: Tensor | None  # (na,) bool
     act_exact: Tensor | None  # (na,) bool
+    act_muscle: Tensor | None  # (na,) bool
     act_early: Tensor | None  # (na,) bool
     act_limit: Limit | None
     act_enabled: Tensor | None  # (na,) bool
@@ -93,7 +143,7 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     """
     t: ActuationTables = m.derived["actuation"]
     nothing = m.nu == 0 or "actuation" in m.opt.disable
-    if nothing or not (t.gain_affine or t.bias_affine):
+    if nothing or not (t.gain_affine or t.bias_affine or t.muscle_gain is not None):
         return torch.zeros_like(m.dof_damping).unsqueeze(-1).expand(-1, -1, m.nv)
     slope = torch.zeros_like(m.actuator_gear[..., 0])
     if t.bias_affine:
@@ -101,6 +151,10 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     if t.gain_affine:
         factor = inputs(m, d, t, clamped_ctrl(m, d, t))
         slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * factor
+    if t.muscle_gain is not None:
+        own = muscle.gain(m, d.actuator_length, d.actuator_velocity)[1]
+        factor = inputs(m, d, t, clamped_ctrl(m, d, t))
+        slope = slope + torch.where(t.muscle_gain, own * factor, 0.0)
     if t.enabled is not None:
         slope = torch.where(t.enabled, slope, 0.0)
     if t.force_limit is not None:

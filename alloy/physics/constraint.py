@@ -38,14 +38,19 @@ def _unit_diag(m: Model) -> Tensor:
     w = m.body_invweight0
     parts = []
     for eq in m.efc.equalities:
-        if eq.kind == "joint":
-            parts.append(m.dof_invweight0 @ (eq.move1 + eq.move2).T)
+        if eq.kind in ("joint", "tendon"):
+            weight = m.dof_invweight0 if eq.kind == "joint" else m.tendon_invweight0
+            parts.append(weight @ (eq.move1 + eq.move2).T)
         else:
             parts.append(w[:, eq.obj1, 0] + w[:, eq.obj2, 0])
     if m.efc.nf:
         parts.append(m.dof_invweight0[:, m.efc.friction_dofs])
+    if m.efc.n_tendon_losses:
+        parts.append(m.tendon_invweight0[:, m.efc.loss_tendons])
     if m.efc.nl:
         parts.append(m.dof_invweight0[:, m.derived["limit_dof"]])
+    if m.efc.n_tendon_limits:
+        parts.append(m.tendon_invweight0[:, m.efc.limit_tendons])
     if m.ncon:
         con = m.derived["contact"]
         parts.append(w[:, con.body1, 0] + w[:, con.body2, 0])
@@ -100,9 +105,15 @@ def constants(m: Model) -> Model:
     if m.efc.nf:
         solref.append(m.dof_solref[:, friction_dofs])
         solimp.append(m.dof_solimp[:, friction_dofs])
-    if m.efc.nl:
+    if m.efc.n_tendon_losses:
+        solref.append(m.tendon_solref_fri[:, m.efc.loss_tendons])
+        solimp.append(m.tendon_solimp_fri[:, m.efc.loss_tendons])
+    if limit_joints is not None:
         solref.append(m.jnt_solref[:, limit_joints])
         solimp.append(m.jnt_solimp[:, limit_joints])
+    if m.efc.n_tendon_limits:
+        solref.append(m.tendon_solref_lim[:, m.efc.limit_tendons])
+        solimp.append(m.tendon_solimp_lim[:, m.efc.limit_tendons])
     if m.ncon:
         solref.append(m.con_solref)
         solimp.append(m.con_solimp)
@@ -124,7 +135,11 @@ def constants(m: Model) -> Model:
     if m.efc.row_normal is not None:
         row_k = row_k * m.efc.row_normal
     no_margin = torch.zeros_like(imp[:, : m.nunit - m.efc.nl - m.ncon, 0])
-    margin = [no_margin, m.jnt_margin[:, limit_joints] if m.efc.nl else no_margin[:, :0]]
+    margin = [no_margin]
+    if limit_joints is not None:
+        margin.append(m.jnt_margin[:, limit_joints])
+    if m.efc.n_tendon_limits:
+        margin.append(m.tendon_margin[:, m.efc.limit_tendons])
     margin = torch.cat(_same_worlds([*margin, m.con_margin]), 1)
     bounds = m.jnt_range[:, limit_joints[: m.nlimit]] if m.nlimit else m.jnt_range[:, :0]
     m = replace(

@@ -61,10 +61,15 @@ def solve(m: Model, d: Data) -> Data:
             efc_force=d.efc_D,
             solver_niter=torch.zeros_like(d.step_count),
         )
+    loss = m.dof_frictionloss
+    if m.efc.n_tendon_losses:
+        tendons = m.tendon_frictionloss
+        worlds = max(len(loss), len(tendons))
+        loss = torch.cat([x.expand(worlds, -1) for x in (loss, tendons)], -1)
     cold = "warmstart" in m.opt.disable
     opt = (m.opt.tolerance, m.opt.ls_tolerance, m.opt.iterations, m.opt.ls_iterations)
     qacc, qfrc_constraint, force, niter = ops.solve(
-        d.M, d.qfrc_smooth, d.efc_J, d.efc_aref, d.efc_D, m.dof_frictionloss, m.con_friction,
+        d.M, d.qfrc_smooth, d.efc_J, d.efc_aref, d.efc_D, loss, m.con_friction,
         torch.zeros_like(d.qvel) if cold else d.qacc_warmstart, m.efc, m.opt.impratio,
         1 / (m.meaninertia * max(1, m.nv)), opt, m.tree,
     )  # fmt: skip

@@ -211,7 +211,7 @@ def put_data(m: Model, mj: mujoco.MjModel, mjd: mujoco.MjData) -> Data:
         source = getattr(mjd, f.name, None)
         if f.name.startswith("efc_") or not isinstance(source, np.ndarray):
             continue
-        if f.name in ("M", "contact_dist", "contact_pos", "contact_frame"):
+        if f.name in ("M", "ten_J", "contact_dist", "contact_pos", "contact_frame"):
             continue
         array = np.array(source)
         shape = f.metadata["shape"][1:]

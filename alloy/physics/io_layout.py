@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from alloy import ops
+from alloy.physics.io_tendons import limit_sides, row_fields
 from alloy.physics.layout import (
     ConeGroup,
     ConstraintLayout,
@@ -23,8 +24,8 @@ from alloy.physics.layout import (
 from alloy.physics.tree import BALL, HINGE, SLIDE
 
 MINMU = 1e-5  # mjMINMU
-_EQUALITY_DIM = {"connect": 3, "weld": 6, "joint": 1}
-_EQUALITY_TYPE = {"connect": 0, "weld": 1, "joint": 2}
+_EQUALITY_DIM = {"connect": 3, "weld": 6, "joint": 1, "tendon": 1}
+_EQUALITY_TYPE = {"connect": 0, "weld": 1, "joint": 2, "tendon": 3}
 Put = Callable[..., Tensor]
 
 
@@ -205,6 +206,9 @@ def _equalities(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> list[Equalit
             move1 = eye[mj.jnt_dofadr[obj1]]
             move2 = eye[np.where(obj2 < 0, mj.nv, mj.jnt_dofadr[obj2])]
             obj1, obj2 = mj.jnt_qposadr[obj1], np.where(obj2 < 0, 0, mj.jnt_qposadr[obj2])
+        elif kind == "tendon":
+            one_hot = np.vstack([np.eye(mj.ntendon), np.zeros((1, mj.ntendon))])
+            move1, move2, obj2 = one_hot[obj1], one_hot[obj2], obj2.clip(0)
         else:
             move1, move2 = moves[obj1], moves[obj2]
         tensors = [put(x) for x in (ids, obj1, obj2, move1, move2)]
@@ -216,16 +220,10 @@ def _limit_joints(mj: mujoco.MjModel) -> tuple[list[tuple[int, int]], list[int]]
     """(joint, side) of hinge and slide limits, and ball joints with limits."""
     if _disabled(mj, "CONSTRAINT", "LIMIT"):
         return [], []
-    scalar, ball = [], []
-    for j in np.flatnonzero(mj.jnt_limited):
-        if mj.jnt_type[j] == BALL:
-            ball.append(int(j))
-        elif mj.jnt_type[j] in (SLIDE, HINGE):
-            low, high = mj.jnt_range[j]
-            # only one side can be active where the range is wider than both margins
-            sides = (0,) if high - low > 2 * mj.jnt_margin[j] else (1, -1)
-            scalar += [(int(j), side) for side in sides]
-    return scalar, ball
+    limited = mj.jnt_limited.astype(bool)
+    is_scalar = np.isin(mj.jnt_type, (SLIDE, HINGE))
+    ball = np.flatnonzero(limited & (mj.jnt_type == BALL))
+    return limit_sides(limited & is_scalar, mj.jnt_range, mj.jnt_margin), ball.tolist()
 
 
 def _row_tables(
@@ -301,11 +299,13 @@ def _friction_loss(mj: mujoco.MjModel, put: Put, ne: int, faces: int) -> dict[st
     """Fields of ConstraintLayout about friction loss, and which faces are equalities."""
     off = _disabled(mj, "CONSTRAINT", "FRICTIONLOSS")
     dofs = np.array([], int) if off else np.flatnonzero(mj.dof_frictionloss > 0)
+    tendons = np.array([], int) if off else np.flatnonzero(mj.tendon_frictionloss > 0)
+    every = np.concatenate([dofs, mj.nv + tendons])
     face = np.arange(faces)
-    is_loss = (face >= ne) & (face < ne + len(dofs))
-    place = np.zeros((mj.nv, faces))
-    place[dofs, face[is_loss]] = 1
-    some = len(dofs) > 0
+    is_loss = (face >= ne) & (face < ne + len(every))
+    place = np.zeros((mj.nv + mj.ntendon * bool(len(tendons)), faces))
+    place[every, face[is_loss]] = 1
+    some = len(every) > 0
     return {
         "face_top": put(np.where(face < ne, np.inf, 0.0)),
         "is_loss": put(is_loss) if some else None,
@@ -318,6 +318,7 @@ def _quadratic(mj: mujoco.MjModel, equalities: list[EqualityGroup], joints: Any)
     """Whether the impedance of every constraint has power 2."""
     used = [mj.eq_solimp[g.ids.cpu().numpy()] for g in equalities]
     used += [mj.dof_solimp[mj.dof_frictionloss > 0]]
+    used += [mj.tendon_solimp_fri, mj.tendon_solimp_lim]
     used += [] if joints is None else [mj.jnt_solimp[joints.cpu().numpy()]]
     powers = [u[:, 4] for u in used]
     powers.append(np.array([_pair_params(mj, p)["solimp"][4] for p in enabled_pairs(mj)]))
@@ -330,9 +331,14 @@ def rows(
     """The constraint layout and the dof (nl,) whose invweight0 each limit takes."""
     equalities = _equalities(mj, put, moves)
     limits, limit_dof = _limits(mj, put)
+    no_limits, no_friction = (
+        _disabled(mj, "CONSTRAINT", name) for name in ("LIMIT", "FRICTIONLOSS")
+    )
+    tendons = row_fields(mj, put, limits=not no_limits, losses=not no_friction)
+    limits["nl"] += tendons["n_tendon_limits"]
     ne, nl = sum(g.n * g.dim for g in equalities), limits["nl"]
-    no_friction = _disabled(mj, "CONSTRAINT", "FRICTIONLOSS")
     nf = 0 if no_friction else int((mj.dof_frictionloss > 0).sum())
+    nf += tendons["n_tendon_losses"]
     dims = np.array(found.dim, int)
     frictionless = np.flatnonzero(dims == 1)
     n_scalar = ne + nf + nl + len(frictionless)
@@ -373,6 +379,6 @@ def rows(
         n_unit=n_unit + len(dims),
         quadratic_imp=_quadratic(mj, equalities, limits["limit_joints"]),
         has_solreffriction=bool(mj.pair_solreffriction.any() and mj.opt.cone == 1),
-        **limits, **_friction_loss(mj, put, ne, faces),
+        **limits, **tendons, **_friction_loss(mj, put, ne, faces),
     )  # fmt: skip
     return layout, put(limit_dof)

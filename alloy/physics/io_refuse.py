@@ -66,11 +66,10 @@ def _equalities(mj: mujoco.MjModel) -> list[Refusal]:
     for k in range(mj.neq):
         kind = spelled(mujoco.mjtEq, mj.eq_type[k])
         name = name_of(mj, "equality", k)
-        if kind not in ("connect", "weld", "joint"):
-            out.append(
-                Refusal("equality", k, f"{name} of type {kind!r}: use connect, weld or joint")
-            )
-        elif kind != "joint" and mj.eq_objtype[k] != mujoco.mjtObj.mjOBJ_BODY:
+        if kind not in ("connect", "weld", "joint", "tendon"):
+            text = f"{name} of type {kind!r}: use connect, weld, joint or tendon"
+            out.append(Refusal("equality", k, text))
+        elif kind in ("connect", "weld") and mj.eq_objtype[k] != mujoco.mjtObj.mjOBJ_BODY:
             text = f"{name} between sites: name bodies and an anchor instead"
             out.append(Refusal("equality", k, text))
     return out

@@ -14,12 +14,16 @@ _TRN, _DYN = mujoco.mjtTrn, mujoco.mjtDyn
 _GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
 _SCALAR = (mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE)
 
-_TRANSMISSIONS = (_TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT, _TRN.mjTRN_TENDON)
+_TRANSMISSIONS = (
+    _TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT, _TRN.mjTRN_TENDON, _TRN.mjTRN_SITE,
+    _TRN.mjTRN_SLIDERCRANK, _TRN.mjTRN_BODY,
+)  # fmt: skip
 _DYNAMICS = (
     _DYN.mjDYN_NONE, _DYN.mjDYN_INTEGRATOR, _DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT,
+    _DYN.mjDYN_MUSCLE,
 )  # fmt: skip
-_GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE)
-_BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE)
+_GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE, _GAIN.mjGAIN_MUSCLE)
+_BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE)
 
 
 def refusals(m: mujoco.MjModel) -> list[Refusal]:
@@ -33,8 +37,6 @@ def refusals(m: mujoco.MjModel) -> list[Refusal]:
 
 def _tendons(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     attributes = {
-        "tendon_limited": "limited: tendon limits",
-        "tendon_frictionloss": "frictionloss: tendon friction loss",
         "tendon_armature": "armature: tendon inertia",
         "tendon_stiffnesspoly": "stiffness: terms beyond the linear one",
         "tendon_dampingpoly": "damping: terms beyond the linear one",
@@ -42,8 +44,6 @@ def _tendons(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     }
     for t in range(m.ntendon):
         name = name_of(m, "tendon", t)
-        if m.wrap_type[m.tendon_adr[t]] != mujoco.mjtWrap.mjWRAP_JOINT:
-            yield t, f"{name}: spatial tendons (sites, wrapping); remove it or use a fixed tendon"
         for field, what in attributes.items():
             if np.any(getattr(m, field, np.zeros(m.ntendon))[t]):
                 yield t, f"{name} {what}; leave it out"
@@ -72,7 +72,10 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
         name = name_of(m, "actuator", i)
         kind = int(m.actuator_trntype[i])
         if kind not in _TRANSMISSIONS:
-            yield i, f"{name}: transmission {spelled(_TRN, kind)!r}; use joint or tendon"
+            yield (
+                i,
+                f"{name}: transmission {spelled(_TRN, kind)!r}; use joint, tendon, site or body",
+            )
         for field, allowed, enum in (
             ("dyntype", _DYNAMICS, _DYN), ("gaintype", _GAINS, _GAIN), ("biastype", _BIASES, _BIAS),
         ):  # fmt: skip

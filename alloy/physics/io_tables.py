@@ -12,9 +12,12 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from alloy.physics.actuation import ActuationTables, Limit, TurnTables
+from alloy.physics import io_transmissions
+from alloy.physics.actuation import ActuationTables, Limit
 from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
+from alloy.physics.io_tendons import spatial_tendons, tendon_coefficients, tendon_support
+from alloy.physics.io_transmissions import ON_JOINT, is_scalar
 from alloy.physics.passive import PassiveTables
 
 __all__ = ["all_tables", "refusals"]
@@ -23,7 +26,6 @@ Put = Callable[..., Tensor]
 Array = np.ndarray
 
 _JOINT, _TRN, _DYN = mujoco.mjtJoint, mujoco.mjtTrn, mujoco.mjtDyn
-_ON_JOINT = (_TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT)
 _GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
 
 
@@ -43,7 +45,7 @@ def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
     one_to_one = m.nq == m.nv and not quats and (place == np.eye(m.nv)).all()
     tendon_q, tendon_J = tendon_coefficients(m)
     tendon_damper = m.tendon_damping != 0
-    coupled = tendon_J[tendon_damper].T @ tendon_J[tendon_damper]
+    support = tendon_support(m)[tendon_damper]
     through_actuators = m.jnt_actgravcomp.astype(bool)[m.dof_jntid]
     return PassiveTables(
         spring=bool(stiff.any()),
@@ -56,46 +58,33 @@ def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
         passive_gravcomp=put(1.0 - through_actuators) if through_actuators.any() else None,
         tendon_q=put(tendon_q),
         tendon_J=put(tendon_J),
+        spatial=spatial_tendons(m, put),
         tendon_spring=bool(m.tendon_stiffness.any()),
         tendon_damper=bool(tendon_damper.any()),
-        pattern=_pattern(m, put, coupled),
+        pattern=_pattern(m, put, support.T @ support),
         others=put(1.0 - np.eye(3)),
         box=put(1.0 - 2.0 * np.eye(3)),
     )
 
 
-def tendon_coefficients(m: mujoco.MjModel) -> tuple[Array, Array]:
-    """Fixed tendons as constant matrices: length by qpos (nq, ntendon), J (ntendon, nv)."""
-    by_q, by_v = np.zeros((m.nq, m.ntendon)), np.zeros((m.ntendon, m.nv))
-    for t in range(m.ntendon):
-        for w in range(m.tendon_adr[t], m.tendon_adr[t] + m.tendon_num[t]):
-            if m.wrap_type[w] == mujoco.mjtWrap.mjWRAP_JOINT:
-                joint = m.wrap_objid[w]
-                by_q[m.jnt_qposadr[joint], t] += m.wrap_prm[w]
-                by_v[t, m.jnt_dofadr[joint]] += m.wrap_prm[w]
-    return by_q, by_v
-
-
 def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
     """Transmissions, limits and dynamics of the actuators."""
-    length, moment = _scalar_transmissions(m)
+    length, moment = io_transmissions.scalar_transmissions(m)
     group = m.actuator_group.astype(int)
     in_range = (group >= 0) & (group <= 30)
     enabled = ~(in_range & ((m.opt.disableactuator >> group.clip(0, 30)) & 1).astype(bool))
     through_actuators = m.jnt_actgravcomp.astype(bool)[m.dof_jntid]
     limited_dof = m.jnt_actfrclimited.astype(bool)[m.dof_jntid]
     limited_tendon = np.flatnonzero(m.tendon_actfrclimited)
-    on_joint = np.isin(m.actuator_trntype, _ON_JOINT)
+    on_joint = np.isin(m.actuator_trntype, ON_JOINT)
     same_joint = m.dof_jntid[:, None] == m.actuator_trnid[None, :, 0]
     gain_terms, bias_terms = _affine_terms(m)
-    turn = _turn_tables(m, put)
-    arms = np.abs(moment)
-    if turn is not None:
-        arms = arms + np.abs(np.einsum("un,nkv->uv", turn.rows.cpu(), turn.place.cpu()))
+    tables, arms = io_transmissions.transmissions(m, put)
+    arms = arms + np.abs(moment)
     return ActuationTables(
         length=put(length),
         moment=put(moment),
-        turn=turn,
+        **tables,
         ctrl_limit=_limit(put, m.actuator_ctrllimited),
         force_limit=_limit(put, m.actuator_forcelimited),
         joint_limit=_limit(put, limited_dof),
@@ -108,6 +97,8 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
         gain_mask=None if gain_terms.all() else put(gain_terms.astype(float)),
         bias_affine=bool((m.actuator_biastype == _BIAS.mjBIAS_AFFINE).any()),
         bias_mask=None if bias_terms.all() else put(bias_terms.astype(float)),
+        muscle_gain=_if_any(put, m.actuator_gaintype == _GAIN.mjGAIN_MUSCLE),
+        muscle_bias=_if_any(put, m.actuator_biastype == _BIAS.mjBIAS_MUSCLE),
         gravcomp=put(through_actuators.astype(float)) if through_actuators.any() else None,
         pattern=_pattern(m, put, arms.T @ arms),
         **_activation_tables(m, put, enabled),
@@ -127,6 +118,7 @@ def _activation_tables(m: mujoco.MjModel, put: Put, enabled: Array) -> dict[str,
         "act_actuator": None if m.na == m.nu and (owner == np.arange(m.nu)).all() else put(owner),
         "act_filter": _if_any(put, is_filter),
         "act_exact": _if_any(put, kind == _DYN.mjDYN_FILTEREXACT),
+        "act_muscle": _if_any(put, kind == _DYN.mjDYN_MUSCLE),
         "act_early": _if_any(put, m.actuator_actearly.astype(bool)[owner]),
         "act_limit": _limit(put, m.actuator_actlimited.astype(bool)[owner]),
         "act_enabled": None if enabled[owner].all() else put(enabled[owner]),
@@ -141,59 +133,10 @@ def _affine_terms(m: mujoco.MjModel) -> tuple[Array, Array]:
     return gain, bias
 
 
-def _scalar_transmissions(m: mujoco.MjModel) -> tuple[Array, Array]:
-    """Length by qpos (nq, nu) and moment (nu, nv) at unit gear on scalar joints and tendons."""
-    tendon_q, tendon_J = tendon_coefficients(m)
-    length, moment = np.zeros((m.nq, m.nu)), np.zeros((m.nu, m.nv))
-    for i in range(m.nu):
-        target = m.actuator_trnid[i, 0]
-        if m.actuator_trntype[i] == _TRN.mjTRN_TENDON:
-            length[:, i], moment[i] = tendon_q[:, target], tendon_J[target]
-        elif _is_scalar(m, target):
-            length[m.jnt_qposadr[target], i] = moment[i, m.jnt_dofadr[target]] = 1.0
-    return length, moment
-
-
-def _turn_tables(m: mujoco.MjModel, put: Put) -> TurnTables | None:
-    """Transmissions on ball and free joints, if there are any."""
-    chosen = [i for i in _on_joints(m) if not _is_scalar(m, m.actuator_trnid[i, 0])]
-    if not chosen:
-        return None
-    place, rows = np.zeros((len(chosen), 6, m.nv)), np.zeros((m.nu, len(chosen)))
-    quat, is_ball = [], []
-    for n, i in enumerate(chosen):
-        joint = m.actuator_trnid[i, 0]
-        ball = m.jnt_type[joint] == _JOINT.mjJNT_BALL
-        first, adr = m.jnt_dofadr[joint], m.jnt_qposadr[joint]
-        for k in range(3 if ball else 6):
-            place[n, k + 3 * ball, first + k] = 1.0
-        quat.append(np.arange(4) + adr + (0 if ball else 3))
-        is_ball.append(ball)
-        rows[i, n] = 1.0
-    in_parent = m.actuator_trntype[chosen] == _TRN.mjTRN_JOINTINPARENT
-    return TurnTables(
-        actuator=put(np.array(chosen)),
-        quat=put(np.array(quat)),
-        is_ball=put(np.array(is_ball)[:, None]),
-        in_parent=_if_any(put, in_parent[:, None]),
-        place=put(place),
-        rows=put(rows),
-    )
-
-
 def _pulls(m: mujoco.MjModel, tendons: Array) -> Array:
     """1 where the actuator (row) pulls the tendon (column)."""
     on_tendon = m.actuator_trntype == _TRN.mjTRN_TENDON
     return (on_tendon[:, None] & (m.actuator_trnid[:, :1] == tendons)).astype(float)
-
-
-def _is_scalar(m: mujoco.MjModel, joint: int) -> bool:
-    return int(m.jnt_type[joint]) in (_JOINT.mjJNT_SLIDE, _JOINT.mjJNT_HINGE)
-
-
-def _on_joints(m: mujoco.MjModel) -> Array:
-    """Ids of the actuators on joints."""
-    return np.flatnonzero(np.isin(m.actuator_trntype, _ON_JOINT))
 
 
 def _spring_place(m: mujoco.MjModel, stiff: Array) -> tuple[Array, list[Array]]:
@@ -202,7 +145,7 @@ def _spring_place(m: mujoco.MjModel, stiff: Array) -> tuple[Array, list[Array]]:
     turns, quats = [], []
     for joint in range(m.njnt):
         q, v = m.jnt_qposadr[joint], m.jnt_dofadr[joint]
-        if _is_scalar(m, joint):
+        if is_scalar(m, joint):
             rows[q, v] = 1.0
             continue
         if m.jnt_type[joint] == _JOINT.mjJNT_FREE:

@@ -36,15 +36,15 @@ class ConeGroup:
 
 @dataclass(frozen=True)
 class EqualityGroup:
-    """Equality constraints of one type (connect, weld, joint), each with `dim` rows."""
+    """Equality constraints of one type (connect, weld, joint, tendon), each with `dim` rows."""
 
     kind: str
     ids: Tensor  # (n,) equality ids
     n: int
     dim: int
-    obj1: Tensor  # (n,) bodies, or joints' qpos addresses
+    obj1: Tensor  # (n,) bodies, joints' qpos addresses, or tendons
     obj2: Tensor
-    move1: Tensor  # (n, nv) dofs that move object 1, or one-hot dof
+    move1: Tensor  # (n, nv) dofs that move object 1, or one-hot dof; (n, ntendon) one-hot tendon
     move2: Tensor
 
 
@@ -101,22 +101,28 @@ class ConstraintLayout:
 
     equalities: tuple[EqualityGroup, ...]
     ne: int  # equality rows
-    nf: int  # friction loss rows
-    nl: int  # limit rows
+    nf: int  # friction loss rows, of dofs and then of tendons
+    nl: int  # limit rows, of joints and then of tendons
     n1: int  # frictionless contact rows
     cones: tuple[ConeGroup, ...]
     pyramidal: bool
     pyramid: PyramidTables | None  # None: elliptic, or no friction cones
     face_top: Tensor  # (faces,) inf on equalities, 0 on one-sided faces
     is_loss: Tensor | None  # (faces,) bool, friction loss faces; None: there are none
-    loss_place: Tensor | None  # (nv, faces) one-hot: the dof of each friction loss face
-    friction_dofs: Tensor | None  # (nf,)
-    limit_joints: Tensor | None  # (nl,) hinges and slides (nlimit), then balls
+    loss_place: Tensor | None  # (nv, faces) one-hot: the dof of each friction loss face; with
+    # friction loss of tendons (nv + ntendon, faces)
+    friction_dofs: Tensor | None
+    n_tendon_losses: int
+    loss_tendons: Tensor | None  # (n_tendon_losses,)
+    limit_joints: Tensor | None  # hinges and slides (nlimit), then balls
     limit_side: Tensor | None  # (nlimit,) +1 lower, -1 upper, 0 the nearer one; None: all are 0
     limit_qpos: Tensor | None
     limit_dofs: Tensor | None  # (nlimit, nv) one-hot: the Jacobian of lower limits
     limit_dofs_high: Tensor | None  # minus that: of upper limits
     n_ball_limits: int
+    n_tendon_limits: int
+    limit_tendons: Tensor | None  # (n_tendon_limits,)
+    tendon_side: Tensor | None  # as limit_side
     ball_qpos: Tensor | None  # (n, 4)
     ball_dofs: Tensor | None  # (n, 3, nv) one-hot
     row_unit: Tensor | None  # (nefc,) unit of each row, None: the same

@@ -72,7 +72,7 @@ class Model:
     @property
     def nlimit(self) -> int:
         """Limits of hinges and slides."""
-        return self.efc.nl - self.efc.n_ball_limits
+        return self.efc.nl - self.efc.n_ball_limits - self.efc.n_tendon_limits
 
     gravity: Tensor = tensor("1|W", 3)
     wind: Tensor = tensor("1|W", 3)
@@ -114,9 +114,21 @@ class Model:
     tendon_stiffness: Tensor = tensor("1|W", "ntendon")
     tendon_damping: Tensor = tensor("1|W", "ntendon")
     tendon_lengthspring: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_length0: Tensor = tensor("1|W", "ntendon")
+    tendon_invweight0: Tensor = tensor("1|W", "ntendon")
+    tendon_range: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_margin: Tensor = tensor("1|W", "ntendon")
+    tendon_frictionloss: Tensor = tensor("1|W", "ntendon")
+    tendon_solref_lim: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_solimp_lim: Tensor = tensor("1|W", "ntendon", 5)
+    tendon_solref_fri: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_solimp_fri: Tensor = tensor("1|W", "ntendon", 5)
     eq_data: Tensor = tensor("1|W", "neq", 11)
     eq_solref: Tensor = tensor("1|W", "neq", 2)
     eq_solimp: Tensor = tensor("1|W", "neq", 5)
+    actuator_acc0: Tensor = tensor("1|W", "nu")
+    actuator_lengthrange: Tensor = tensor("1|W", "nu", 2)
+    actuator_cranklength: Tensor = tensor("1|W", "nu")
     actuator_gear: Tensor = tensor("1|W", "nu", 6)
     actuator_gainprm: Tensor = tensor("1|W", "nu", 10)
     actuator_biasprm: Tensor = tensor("1|W", "nu", 10)
@@ -177,6 +189,7 @@ class Data:
     # the rest of the position stage
     M: Tensor = tensor("W", "nv", "nv", stage="position")
     ten_length: Tensor = tensor("W", "ntendon", stage="position")
+    ten_J: Tensor = tensor("W", "ntendon", "nv", stage="position")
     contact_dist: Tensor = tensor("W", "ncon", stage="position")
     contact_pos: Tensor = tensor("W", "ncon", 3, stage="position")
     contact_frame: Tensor = tensor("W", "ncon", 3, 3, stage="position")

@@ -20,7 +20,9 @@ from alloy.ops.reference.passive import (
     fluid_velocity,
     offset_from_com,
 )
+from alloy.ops.reference.tendon import jacobian as tendon_jacobian
 from alloy.physics.model import Data, Model
+from alloy.physics.passive_tendon import SpatialTendons
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class PassiveTables:
     spring_quat: Tensor | None  # (nrot, 4) qpos addresses of quaternions with a spring
     passive_gravcomp: Tensor | None  # (nv,) 0 where actuators compensate gravity; None: nowhere
     tendon_q: Tensor  # (nq, ntendon) tendon coefficients by qpos
-    tendon_J: Tensor  # (ntendon, nv) constant Jacobian of the fixed tendons
+    tendon_J: Tensor  # (ntendon, nv) constant Jacobian of the fixed tendons, zero for others
+    spatial: SpatialTendons | None
     tendon_spring: bool
     tendon_damper: bool
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that tendons couple
@@ -50,7 +53,7 @@ def passive(m: Model, d: Data) -> Data:
 
 
 def tendon(m: Model, d: Data) -> Data:
-    """Length and velocity of every fixed tendon; the Jacobian is the constant `tendon_J`."""
+    """Length, Jacobian and velocity of every tendon."""
     return ops.tendon(m, d)
 
 
@@ -64,7 +67,8 @@ def damping_derivative(m: Model, d: Data) -> Tensor:
     if "damper" in m.opt.disable:
         out = torch.zeros_like(out)
     elif t.tendon_damper:
-        coupled = (t.tendon_J.mT * m.tendon_damping.unsqueeze(-2)) @ t.tendon_J
+        rows = tendon_jacobian(m, d)
+        coupled = (rows.mT * m.tendon_damping.unsqueeze(-2)) @ rows
         out = out - (coupled if t.pattern is None else coupled * t.pattern)
     if t.fluid and not all_disabled(m):
         # Drag is diagonal in the body's inertial frame, so the product below is symmetric

@@ -2,28 +2,28 @@
 
 Everything starts from the nominal model, so that nothing compounds over episodes, and whatever
 MuJoCo's compiler derives from a changed quantity is derived again: inertia, masses of subtrees, the
-inverse weights of bodies and dofs (mj_setConst), bounding radii, mixed friction and the constants
-of the constraint rows. Derivations run in float64. Two things keep their nominal value, as they are
-no parameters of the dynamics: `meaninertia`, which scales the solver's tolerance, and the sensors'
-and contacts' static tables.
+inverse weights of bodies, dofs and tendons (mj_setConst), bounding radii, mixed friction and the
+constants of the constraint rows. Derivations run in float64. Two things keep their nominal value,
+as they are no parameters of the dynamics: `meaninertia`, which scales the solver's tolerance, and
+the sensors' and contacts' static tables.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import Field, fields, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from alloy import ops
 from alloy.math import cross
-from alloy.physics import constraint, smooth
+from alloy.ops.reference.transmission import transmission
+from alloy.physics import constraint, passive, smooth
 from alloy.physics.model import Model, make_data, tensor_fields
-from alloy.physics.tree import Tree
 
 MINMU = 1e-5  # mjMINMU: least friction of a contact
 
@@ -329,7 +329,7 @@ def _derive(values: _Values) -> None:
     m = values.m
     if values.new.keys() & {"body_mass", "body_inertia", "body_ipos", "dof_armature"} and m.nv:
         values.new["body_subtreemass"] = values["body_mass"] @ m.tree.subtree.double().mT
-        values.new["body_invweight0"], values.new["dof_invweight0"] = _inverse_weights(values)
+        values.new |= _inverse_weights(values)
     if "geom_friction" in values.new and m.ncon:
         con = m.derived["contact"]
         both = torch.stack([values["geom_friction"][:, g] for g in (con.geom1, con.geom2)], -1)
@@ -338,8 +338,8 @@ def _derive(values: _Values) -> None:
         values.new["con_friction"] = friction.clamp(min=MINMU)
 
 
-def _inverse_weights(values: _Values) -> tuple[Tensor, Tensor]:
-    """Inverse inertia of bodies (W, nbody, 2) and dofs (W, nv) at qpos0, as mj_setConst has it."""
+def _inverse_weights(values: _Values) -> dict[str, Tensor]:
+    """What mj_setConst says of inertia at qpos0: of bodies, dofs, tendons, and actuators' acc0."""
     m = _double(values)
     tree = m.tree
     d = smooth.mass_matrix(m, smooth.kinematics(m, make_data(m, values.worlds)))
@@ -357,23 +357,38 @@ def _inverse_weights(values: _Values) -> tuple[Tensor, Tensor]:
     jacobian = torch.stack([lin + cross(rot, arm), rot.expand(-1, arm.shape[1], -1, -1)], 1)
     jacobian = (jacobian * moves).transpose(-1, -2)  # (W, 2, nbody, 3, nv)
     weight = ((jacobian @ inverse[:, None, None]) * jacobian).sum(-1).mean(-1)  # (W, 2, nbody)
-    return weight.mT, dof
+    weights = {"body_invweight0": weight.mT, "dof_invweight0": dof}
+    if m.ntendon:
+        d = passive.tendon(m, d)
+        weights["tendon_invweight0"] = ((d.ten_J @ inverse) * d.ten_J).sum(-1)
+    if m.nu:
+        t = m.derived["actuation"]
+        moment = transmission(m, d, replace(t, adhesion=None))[2]
+        moment = m.actuator_gear[..., :1] * t.moment if moment is None else moment
+        weights["actuator_acc0"] = torch.linalg.vector_norm(moment @ inverse, dim=-1)
+    return weights
 
 
 def _double(values: _Values) -> Model:
-    """The model with its new values in float64; without geoms and sites, which have no inertia."""
+    """The model with its new values in float64; without geoms and sites if nothing needs them."""
     m = values.m
-    floats = {f.name: getattr(m, f.name).double() for f in _tensors(m)} | values.new
-    return replace(m, tree=_double_tree(m.tree), ngeom=0, nsite=0, **floats)
+    new = {f.name: getattr(m, f.name).double() for f in _tensors(m)} | values.new
+    new["derived"] = m.derived | {k: _in_double(m.derived[k]) for k in ("passive", "actuation")}
+    t = m.derived["actuation"]
+    if not m.ntendon and t.sites is None and t.cranks is None:
+        new |= {"ngeom": 0, "nsite": 0}
+    return replace(m, tree=_in_double(m.tree), **new)
 
 
-def _double_tree(tree: Tree) -> Tree:
-    floats = {
-        f.name: value.double()
-        for f in fields(tree)
-        if isinstance(value := getattr(tree, f.name), Tensor) and value.is_floating_point()
-    }
-    return replace(tree, **floats)
+def _in_double(table: Any) -> Any:
+    """Tables of a stage with their constants in float64."""
+    if isinstance(table, Tensor):
+        return table.double() if table.is_floating_point() else table
+    if isinstance(table, tuple):
+        return tuple(_in_double(x) for x in table)
+    if not is_dataclass(table) or isinstance(table, type):
+        return table
+    return replace(table, **{f.name: _in_double(getattr(table, f.name)) for f in fields(table)})
 
 
 def _world_last(value: Tensor) -> Tensor:

@@ -211,9 +211,6 @@ def test_damping_and_armature_of_actuators_belong_to_their_joints(integrator, fl
 
 
 REFUSED = {
-    '<motor site="s"/>': "actuator 'x': transmission 'site'",
-    '<adhesion body="ball" ctrlrange="0 1"/>': "actuator 'x': transmission 'body'",
-    '<muscle joint="a" lengthrange="0 1"/>': "actuator 'x' dyntype='muscle'",
     '<general joint="a" dyntype="user" actdim="2"/>': "actuator 'x' dyntype='user'",
     '<general joint="a" gaintype="user"/>': "actuator 'x' gaintype='user'",
     '<general joint="a" biastype="user"/>': "actuator 'x' biastype='user'",

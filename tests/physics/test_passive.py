@@ -192,13 +192,9 @@ def test_passive_force_in_float32(source):
 
 FIXED = '<tendon><fixed name="t" {}><joint joint="j" coef="1"/></fixed></tendon>'
 REFUSED = {
-    FIXED.format('limited="true" range="0 1"'): "tendon 't' limited",
-    FIXED.format('frictionloss="1"'): "tendon 't' frictionloss",
     FIXED.format('armature="1"'): "tendon 't' armature",
     FIXED.format('stiffness="1 2"'): "tendon 't' stiffness",
     FIXED.format('damping="1 2"'): "tendon 't' damping",
-    '<tendon><spatial name="t"><site site="p"/><site site="q"/></spatial></tendon>':
-        "tendon 't': spatial",
     '<default><geom fluidshape="ellipsoid"/></default><option density="1"/>': "geom 'g' fluidshape",
 }  # fmt: skip
 

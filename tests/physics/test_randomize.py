@@ -360,3 +360,25 @@ def test_a_step_with_what_was_zero_before():
         for _ in range(5):
             mujoco.mj_step(mj, mjd)
         assert np.allclose(d.qpos[world].numpy(), mjd.qpos, rtol=0, atol=1e-7), world
+
+
+def test_tendons_and_muscles_follow_a_drawn_mass():
+    text = """<mujoco><worldbody><site name="p" pos="0 0 1"/>
+      <body><joint name="j" axis="0 1 0"/><geom size=".1" mass="2" pos=".2 0 0"/>
+        <site name="q" pos=".2 0 .1"/>
+        <body name="fore" pos=".4 0 0"><joint name="k" axis="0 1 0"/>
+          <geom name="rod" size=".1" mass="1" pos=".1 0 0"/></body></body></worldbody>
+      <tendon><spatial name="rope" range="0 1" frictionloss=".1"><site site="p"/><site site="q"/>
+      </spatial><fixed name="f" range="0 1"><joint joint="j" coef="2"/>
+      <joint joint="k" coef="-1"/></fixed></tendon>
+      <actuator><muscle joint="j" lengthrange="-1 1"/><motor site="q" refsite="p" gear="1 0 2"/>
+      <muscle tendon="rope" lengthrange=".5 1"/></actuator></mujoco>"""
+    scene = Scene.from_mjcf(text)
+    scene.randomize("fore", "mass", 1, 4)
+    _, m = randomized(scene)
+    models = []
+    for mass in lerp(1, 4):
+        spec = mujoco.MjSpec.from_string(text)
+        spec.geom("rod").mass = mass
+        models.append(spec.compile())
+    assert_worlds(m, models)

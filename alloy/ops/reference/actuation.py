@@ -1,4 +1,4 @@
-"""Actuators: transmission, activation dynamics, force and its clamps.
+"""Actuators: activation dynamics, force and its clamps; see transmission.py, muscle.py.
 
 Source: MuJoCo manual, Computation, Actuation model.
 """
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import MINVAL, dot, quat_normalize, quat_to_mat, quat_to_rotvec, rotate_inv
+from alloy.math import MINVAL
+from alloy.ops.reference import muscle
 from alloy.ops.reference.smooth import applied_force
+from alloy.ops.reference.transmission import transmission
 
 if TYPE_CHECKING:
-    from alloy.physics.actuation import ActuationTables, TurnTables
+    from alloy.physics.actuation import ActuationTables
     from alloy.physics.model import Data, Model
 
 
@@ -43,9 +45,13 @@ def _actuation(m: Model, d: Data) -> Data:
     gain = m.actuator_gainprm[..., 0]
     if t.gain_affine:
         gain = _affine(m.actuator_gainprm, t.gain_mask, length, velocity)
+    if t.muscle_gain is not None:
+        gain = torch.where(t.muscle_gain, muscle.gain(m, length, velocity)[0], gain)
     force = gain * inputs(m, d, t, ctrl)
     if t.bias_affine:
         force = force + _affine(m.actuator_biasprm, t.bias_mask, length, velocity)
+    if t.muscle_bias is not None:
+        force = force + torch.where(t.muscle_bias, muscle.bias(m, length), 0.0)
     force = _clamped_force(m, t, force)
     if moment is None:
         joint = (force * m.actuator_gear[..., 0]) @ t.moment
@@ -79,30 +85,6 @@ def next_activation(m: Model, d: Data) -> Tensor:
     return t.act_limit.clamp(act, _by_act(m.actuator_actrange, t))
 
 
-def transmission(m: Model, d: Data, t: ActuationTables) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Lengths and velocities (W, nu), and the moments (W, nu, nv) unless all joints are scalar."""
-    gear = m.actuator_gear[..., 0]
-    length = (d.qpos @ t.length) * gear
-    if t.turn is None:
-        return length, (d.qvel @ t.moment.mT) * gear, None
-    turn_length, turn_moment = _turns(m, d, t.turn)
-    moment = gear.unsqueeze(-1) * t.moment + t.turn.rows @ turn_moment
-    velocity = (moment @ d.qvel.unsqueeze(-1)).squeeze(-1)
-    return length + turn_length @ t.turn.rows.mT, velocity, moment
-
-
-def _turns(m: Model, d: Data, r: TurnTables) -> tuple[Tensor, Tensor]:
-    """Lengths (W, n) and moments (W, n, nv) on ball and free joints; a free joint has length 0."""
-    gear = m.actuator_gear[:, r.actuator]
-    shift, turn = gear[..., :3], torch.where(r.is_ball, gear[..., :3], gear[..., 3:])
-    quat = quat_normalize(d.qpos[:, r.quat])
-    length = torch.where(r.is_ball.squeeze(-1), dot(quat_to_rotvec(quat), turn), 0.0)
-    if r.in_parent is not None:
-        turn = torch.where(r.in_parent, rotate_inv(quat_to_mat(quat), turn), turn)
-    both = torch.cat([shift.expand_as(turn), turn], -1)
-    return length, (both.unsqueeze(-2) @ r.place).squeeze(-2)
-
-
 def clamped_ctrl(m: Model, d: Data, t: ActuationTables) -> Tensor:
     """Controls within their ranges (W, nu)."""
     if t.ctrl_limit is None or "clampctrl" in m.opt.disable:
@@ -117,6 +99,10 @@ def _activation_rate(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Ten
     rate = ctrl if t.act_actuator is None else ctrl[:, t.act_actuator]
     if t.act_filter is not None:
         rate = torch.where(t.act_filter, (rate - d.act) / _time_constant(m, t), rate)
+    if t.act_muscle is not None:
+        control = ctrl if t.act_actuator is None else ctrl[:, t.act_actuator]
+        own = muscle.activation_rate(control, d.act, _by_act(m.actuator_dynprm, t))
+        rate = torch.where(t.act_muscle, own, rate)
     return rate
 
 

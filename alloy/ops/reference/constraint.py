@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
+from alloy.ops.reference import tendon
 
 if TYPE_CHECKING:
     from alloy.physics.layout import EqualityGroup
@@ -55,34 +56,47 @@ def _equality_weld(m: Model, d: Data, eq: EqualityGroup) -> tuple[Tensor, Tensor
 
 def _equality_joint(m: Model, d: Data, eq: EqualityGroup) -> tuple[Tensor, Tensor]:
     """One row: q1 - q1_0 = polynomial of (q2 - q2_0); alone, q1 - q1_0 = constant."""
-    data = m.eq_data[:, eq.ids]
-    moved = d.qpos - m.qpos0
+    return _polynomial(m, eq, d.qpos - m.qpos0, eq.move1, eq.move2)
+
+
+def _equality_tendon(m: Model, d: Data, eq: EqualityGroup) -> tuple[Tensor, Tensor]:
+    """One row: as of joints, with lengths of tendons in place of positions."""
+    jac = tendon.jacobian(m, d)
+    return _polynomial(m, eq, d.ten_length - m.tendon_length0, eq.move1 @ jac, eq.move2 @ jac)
+
+
+def _polynomial(
+    m: Model, eq: EqualityGroup, moved: Tensor, jac1: Tensor, jac2: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Row and error of: how far object 1 has moved is a polynomial of how far object 2 has."""
     alone = eq.move2.sum(-1) == 0
     x = torch.where(alone, 0.0, moved[:, eq.obj2])
-    c0, c1, c2, c3, c4 = data[..., :5].unbind(-1)
+    c0, c1, c2, c3, c4 = m.eq_data[:, eq.ids, :5].unbind(-1)
     poly = c0 + x * (c1 + x * (c2 + x * (c3 + x * c4)))
     slope = c1 + x * (2 * c2 + x * (3 * c3 + x * 4 * c4))
-    jac = eq.move1 - slope.unsqueeze(-1) * eq.move2
+    jac = jac1 - slope.unsqueeze(-1) * jac2
     return jac.unsqueeze(-2), (moved[:, eq.obj1] - poly).unsqueeze(-1)
 
 
-_EQUALITY = {"connect": _equality_connect, "weld": _equality_weld, "joint": _equality_joint}
+_EQUALITY = {
+    "connect": _equality_connect,
+    "weld": _equality_weld,
+    "joint": _equality_joint,
+    "tendon": _equality_tendon,
+}
+_DRIFTS = ("connect", "weld")  # whose rows carry Jdot qvel
 
 
 def _limits(m: Model, d: Data) -> tuple[Tensor, Tensor]:
-    """Jacobian (W, nl, nv) and distance (W, nl) of the joint limits."""
+    """Jacobian (W, nl, nv) and distance (W, nl) of the limits of joints, then of tendons."""
     lay = m.efc
     jacs, dists = [], []
     if m.nlimit:
         assert lay.limit_dofs is not None and lay.limit_dofs_high is not None
         q = d.qpos[:, lay.limit_qpos]
-        low, high = m.efc_range.unbind(-1)
-        below, above = q - low, high - q
-        is_low = below < above
-        if lay.limit_side is not None:
-            is_low = (lay.limit_side > 0) | ((lay.limit_side == 0) & is_low)
+        is_low, dist = _nearer(q, m.efc_range, lay.limit_side)
         jacs.append(torch.where(is_low.unsqueeze(-1), lay.limit_dofs, lay.limit_dofs_high))
-        dists.append(torch.where(is_low, below, above))
+        dists.append(dist)
     if lay.n_ball_limits:
         q = math.quat_normalize(d.qpos[:, lay.ball_qpos])
         axis, norm = math.normalize(q[..., 1:])
@@ -91,7 +105,23 @@ def _limits(m: Model, d: Data) -> tuple[Tensor, Tensor]:
         axis = axis * torch.where(wrapped < 0, -1.0, 1.0).unsqueeze(-1)
         jacs.append(-(axis.unsqueeze(-2) @ lay.ball_dofs).squeeze(-2))
         dists.append(m.jnt_range[:, lay.limit_joints[m.nlimit :]].amax(-1) - wrapped.abs())
+    if lay.limit_tendons is not None:
+        length, bounds = d.ten_length[:, lay.limit_tendons], m.tendon_range[:, lay.limit_tendons]
+        is_low, dist = _nearer(length, bounds, lay.tendon_side)
+        jac = d.ten_J[:, lay.limit_tendons]
+        jacs.append(torch.where(is_low.unsqueeze(-1), jac, -jac))
+        dists.append(dist)
     return _joined(jacs), _joined(dists)
+
+
+def _nearer(x: Tensor, bounds: Tensor, side: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Whether the lower bound of x (W, n) is the one that counts, and the distance to that one."""
+    low, high = bounds.unbind(-1)
+    below, above = x - low, high - x
+    is_low = below < above
+    if side is not None:
+        is_low = (side > 0) | ((side == 0) & is_low)
+    return is_low, torch.where(is_low, below, above)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
@@ -134,6 +164,16 @@ def _impedance(m: Model, unit_pos: Tensor) -> Tensor:
     return torch.where(x <= mid, torch.addcmul(dmin, rise, risen), dmax - fall * falling)
 
 
+def friction_losses(m: Model) -> Tensor:
+    """Friction loss of every row that has it, (1|W, nf): dofs, then tendons."""
+    of_dofs = m.dof_frictionloss[:, m.efc.friction_dofs]
+    if m.efc.loss_tendons is None:
+        return of_dofs
+    of_tendons = m.tendon_frictionloss[:, m.efc.loss_tendons]
+    worlds = max(len(of_dofs), len(of_tendons))
+    return torch.cat([x.expand(worlds, -1) for x in (of_dofs, of_tendons)], -1)
+
+
 def rows(m: Model, d: Data) -> Data:
     """See `alloy.ops.rows`."""
     if not m.nefc:
@@ -153,8 +193,11 @@ def rows(m: Model, d: Data) -> Data:
         eq_pos.append(error.flatten(1))
     if lay.nf:
         jac.append(m.derived["friction_rows"].expand(d.qpos.shape[0], -1, -1))
-        unit_pos.append(torch.zeros_like(jac[-1][..., 0]))
-        always.append(m.dof_frictionloss[:, lay.friction_dofs].expand_as(unit_pos[-1]) > 0)
+        if lay.loss_tendons is not None:
+            jac.append(d.ten_J[:, lay.loss_tendons])
+        losses = friction_losses(m).expand(d.qpos.shape[0], -1)
+        unit_pos.append(torch.zeros_like(losses))
+        always.append(losses > 0)
     if lay.nl:
         j, dist = _limits(m, d)
         jac.append(j)
@@ -228,12 +271,12 @@ def reference_acceleration(m: Model, d: Data) -> Data:
         return replace(d, efc_aref=d.efc_D)
     vel = torch.bmm(d.efc_J, d.qvel.unsqueeze(-1)).squeeze(-1)
     aref = -torch.addcmul(d.efc_kip, m.efc_b, vel)
-    if any(eq.kind != "joint" for eq in m.efc.equalities):
+    if any(eq.kind in _DRIFTS for eq in m.efc.equalities):
         cacc = m.tree.moves @ (d.cdof_dot * d.qvel.unsqueeze(-1))
         drifts = [
-            torch.zeros_like(aref[:, : eq.n])
-            if eq.kind == "joint"
-            else _equality_drift(m, d, eq, cacc).flatten(1)
+            _equality_drift(m, d, eq, cacc).flatten(1)
+            if eq.kind in _DRIFTS
+            else torch.zeros_like(aref[:, : eq.n])
             for eq in m.efc.equalities
         ]
         aref = torch.cat([aref[:, : m.efc.ne] - torch.cat(drifts, 1), aref[:, m.efc.ne :]], 1)

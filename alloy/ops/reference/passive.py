@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy.math import MINVAL, cross, dot, quat_conj, quat_mul, quat_normalize, quat_to_rotvec
+from alloy.ops.reference.tendon import pulled, spatial
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
@@ -50,9 +51,16 @@ def passive(m: Model, d: Data) -> Data:
 def tendon(m: Model, d: Data) -> Data:
     """See `alloy.ops.tendon`."""
     if not m.ntendon:
-        return replace(d, ten_length=d.qpos[:, :0], ten_velocity=d.qvel[:, :0])
+        none = d.qvel[:, :0]
+        jac = none.unsqueeze(-1).expand(-1, -1, m.nv)
+        return replace(d, ten_length=d.qpos[:, :0], ten_velocity=none, ten_J=jac)
     t: PassiveTables = m.derived["passive"]
-    return replace(d, ten_length=d.qpos @ t.tendon_q, ten_velocity=d.qvel @ t.tendon_J.mT)
+    jac = t.tendon_J.expand(d.qpos.shape[0], -1, -1)
+    d = replace(d, ten_length=d.qpos @ t.tendon_q, ten_J=jac)
+    if t.spatial is None:
+        return replace(d, ten_velocity=d.qvel @ t.tendon_J.mT)
+    d = spatial(m, d, t.spatial)
+    return replace(d, ten_velocity=(d.ten_J @ d.qvel.unsqueeze(-1)).squeeze(-1))
 
 
 def all_disabled(m: Model) -> bool:
@@ -79,7 +87,7 @@ def _springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
         low, high = m.tendon_lengthspring.unbind(-1)
         # inside the dead band the nearest rest length is the length itself
         stretch = torch.clamp(d.ten_length, low, high) - d.ten_length
-        along = (m.tendon_stiffness * stretch) @ t.tendon_J
+        along = pulled(m, d, m.tendon_stiffness * stretch)
         force = along if force is None else force + along
     assert force is not None
     return force
@@ -91,7 +99,7 @@ def _dampers(m: Model, d: Data, t: PassiveTables) -> Tensor:
     if t.damper:
         force = -m.dof_damping * d.qvel
     if t.tendon_damper:
-        along = (m.tendon_damping * d.ten_velocity) @ t.tendon_J
+        along = pulled(m, d, m.tendon_damping * d.ten_velocity)
         force = -along if force is None else force - along
     assert force is not None
     return force
