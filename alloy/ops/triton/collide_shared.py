@@ -23,6 +23,12 @@ TOLERANCES = 10
 ) = (tl.constexpr(k) for k in range(TOLERANCES))  # fmt: skip
 
 
+@triton.constexpr_function
+def entry(values, k):
+    """Entry k of a constexpr tuple, itself a constexpr also in Triton 3.6."""
+    return values[k]
+
+
 @triton.jit
 def put(out, slot, w, m, dist, pos, frame):
     """Write a contact to its slot."""

@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from alloy.ops.triton.collide import SHAPES, TOLERANCE, by_shapes
+from alloy.ops.triton.collide_shared import entry
 from alloy.ops.triton.lane import empty, launch, load3, load9, worlds_of
 from alloy.ops.triton.tables import table
 
@@ -51,7 +52,7 @@ def _contacts_kernel(
     b = load3(geom_xpos, g2, w, m), load9(geom_xmat, g2, w, m), load3(geom_size, g2, w, m)
     for k in tl.static_range(len(KINDS)):
         if kind == k:
-            by_shapes(a, b, margin, i, (dist, pos, frame), slot, w, m, KINDS[k], TOL)
+            by_shapes(a, b, margin, i, (dist, pos, frame), slot, w, m, entry(KINDS, k), TOL)
 
 
 def has_kernel(m: Model) -> bool:
