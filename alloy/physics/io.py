@@ -161,7 +161,7 @@ def put_model(
         },
         "limit_dof": limit_dof,
         "free_bodies": _free_bodies(mj, put),
-        **io_tables.all_tables(mj, put),
+        **io_tables.all_tables(mj, put, layout),
     }
     if layout.nf:
         derived["friction_rows"] = put(np.eye(nv)[mj.dof_frictionloss > 0])

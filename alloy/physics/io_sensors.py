@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.physics.layout import ConstraintLayout
 from alloy.physics.sensor import FramePart, Frames, SensorGroup, SensorTables, TouchTables
 
 Put = Callable[..., Tensor]
@@ -42,9 +43,16 @@ _BY_FRAME = {
     "framepos", "framequat", "frameaxis", "framelinvel", "frameangvel", "framelinacc",
     "frameangacc", "accelerometer", "gyro", "velocimeter", "magnetometer",
 }  # fmt: skip
+_LIMITS = {
+    f"{kind}limit{what}": (kind, f"limit{what}")
+    for kind in ("joint", "tendon")
+    for what in ("pos", "vel", "frc")
+}
+_FORCES = {"force", "torque"}
+_ENERGIES = {"e_potential", "e_kinetic"}
 _ACCELERATIONS = {"accelerometer", "framelinacc", "frameangacc"}
 SUPPORTED = (
-    set(_DIRECT) | set(_AXES) | (_BY_FRAME - {"frameaxis"})
+    set(_DIRECT) | set(_AXES) | (_BY_FRAME - {"frameaxis"}) | _FORCES | _ENERGIES | set(_LIMITS)
     | {"tendonactfrc", "ballquat", "subtreelinvel", "subtreeangmom", "touch"}
 )  # fmt: skip
 
@@ -54,14 +62,14 @@ def sensor_kind(m: mujoco.MjModel, i: int) -> str:
     return mujoco.mjtSensor(m.sensor_type[i]).name.removeprefix("mjSENS_").lower()
 
 
-def sensor_tables(m: mujoco.MjModel, put: Put) -> SensorTables:
+def sensor_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> SensorTables:
     """Sensors grouped by what is evaluated together, and where each entry goes."""
     members: dict[str, list[int]] = defaultdict(list)
     for i in range(m.nsensor):
         kind = sensor_kind(m, i)
         name = "direct" if kind in _DIRECT else "frameaxis" if kind in _AXES else kind
         members[name].append(i)
-    groups = tuple(_group(m, put, kind, ids) for kind, ids in members.items())
+    groups = tuple(_group(m, put, layout, kind, ids) for kind, ids in members.items())
     columns = np.concatenate(
         [np.arange(m.sensor_dim[i]) + m.sensor_adr[i] for ids in members.values() for i in ids]
         or [np.zeros(0, int)]
@@ -72,11 +80,32 @@ def sensor_tables(m: mujoco.MjModel, put: Put) -> SensorTables:
         cutoff=_cutoff(m, put),
         touch=_touch(m, put, m.sensor_objid[members["touch"]]) if "touch" in members else None,
         acceleration=not _ACCELERATIONS.isdisjoint(members),
+        forces=not _FORCES.isdisjoint(members),
         magnetic=put(m.opt.magnetic),
     )
 
 
-def _group(m: mujoco.MjModel, put: Put, kind: str, ids: list[int]) -> SensorGroup:
+def _limit_rows(
+    m: mujoco.MjModel, put: Put, layout: ConstraintLayout, kind: str, ids: list[int]
+) -> SensorGroup:
+    """Where the rows of each sensor's limit are: one, or one for each side; or none."""
+    target, name = _LIMITS[kind]
+    joints, tendons = (
+        [] if x is None else x.tolist() for x in (layout.limit_joints, layout.limit_tendons)
+    )
+    first = layout.ne + layout.nf + (len(joints) if target == "tendon" else 0)
+    owners = np.array(tendons if target == "tendon" else joints, int)
+    rows = [first + np.flatnonzero(owners == i) for i in m.sensor_objid[ids]]
+    if not any(len(r) for r in rows):
+        return SensorGroup(name, count=len(ids))
+    there = np.array([float(len(r) > 0) for r in rows])
+    index = np.array([[r[0], r[-1]] if len(r) else [0, 0] for r in rows])
+    return SensorGroup(name, index=put(index), select=put(there))
+
+
+def _group(
+    m: mujoco.MjModel, put: Put, layout: ConstraintLayout, kind: str, ids: list[int]
+) -> SensorGroup:
     objects = m.sensor_objid[ids]
     if kind == "direct":
         return _direct(m, put, ids)
@@ -86,7 +115,11 @@ def _group(m: mujoco.MjModel, put: Put, kind: str, ids: list[int]) -> SensorGrou
         return SensorGroup(kind, select=put(pulls.astype(float)))
     if kind == "ballquat":
         return SensorGroup(kind, index=put(m.jnt_qposadr[objects][:, None] + np.arange(4)))
-    if kind not in _BY_FRAME:
+    if kind in _ENERGIES:
+        return SensorGroup(kind, count=len(ids))
+    if kind in _LIMITS:
+        return _limit_rows(m, put, layout, kind, ids)
+    if kind not in _BY_FRAME | _FORCES:
         return SensorGroup(kind, index=put(objects))
     index = None
     if kind == "frameaxis":

@@ -18,6 +18,7 @@ from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
 from alloy.physics.io_tendons import spatial_tendons, tendon_coefficients, tendon_support
 from alloy.physics.io_transmissions import ON_JOINT, is_scalar
+from alloy.physics.layout import ConstraintLayout
 from alloy.physics.passive import PassiveTables
 
 __all__ = ["all_tables", "refusals"]
@@ -29,12 +30,12 @@ _JOINT, _TRN, _DYN = mujoco.mjtJoint, mujoco.mjtTrn, mujoco.mjtDyn
 _GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
 
 
-def all_tables(m: mujoco.MjModel, put: Put) -> dict[str, Any]:
+def all_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> dict[str, Any]:
     """Tables for Model.derived by stage; `put` moves a constant to the model's dtype and device."""
     return {
         "passive": passive_tables(m, put),
         "actuation": actuation_tables(m, put),
-        "sensor": sensor_tables(m, put),
+        "sensor": sensor_tables(m, put, layout),
     }
 
 

@@ -73,6 +73,7 @@ class SensorGroup:
     fields: tuple[str, ...] = ()  # fields of Data, flattened one after another
     index: Tensor | None = None
     select: Tensor | None = None  # a constant matrix
+    count: int = 0  # of sensors that need nothing else
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class SensorTables:
     cutoff: tuple[Tensor, Tensor] | None  # lowest and highest value of each entry
     touch: TouchTables | None
     acceleration: bool  # some sensor needs body accelerations
+    forces: bool  # some sensor needs forces between bodies
     magnetic: Tensor  # (3,) magnetic flux of the world
 
 

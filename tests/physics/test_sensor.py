@@ -91,6 +91,47 @@ def test_disabled_features_equal_mujoco(flag):
     assert_close(evaluate(f), f.mjd.sensordata, flag)
 
 
+FORCES = """
+<mujoco><worldbody><geom type="plane" size="3 3 1"/>
+  <body name="a" pos="0 0 .25" euler="1 2 3"><freejoint/><geom type="box" size=".2 .2 .2"/>
+    <site name="a" pos=".1 0 .2" euler="0 30 0"/>
+    <body pos="0 0 .3"><joint name="h" axis="0 1 0" range="-.1 .1" stiffness="3" margin=".03"/>
+      <geom size=".1" pos=".1 0 .1"/><site name="b" pos="0 .1 0" euler="20 0 50"/>
+      <body name="c" pos="0 0 .3"><joint name="q" type="ball" range="0 .3" springdamper=".1 1"/>
+        <geom size=".05"/><site name="c"/>
+        <body pos=".2 0 0"><joint name="s" type="slide" axis="1 0 0"/><geom size=".05"/></body>
+      </body></body></body></worldbody>
+<tendon><fixed name="t" range="-.1 .2" margin=".3" stiffness="4" frictionloss=".1">
+  <joint joint="h" coef="1"/><joint joint="s" coef="2"/></fixed>
+  <fixed name="u" range="0 1" stiffness="2"><joint joint="s" coef="1"/></fixed></tendon>
+<sensor><force site="a"/><torque site="b"/><force site="b"/><torque site="c"/><e_kinetic/>
+  <jointlimitpos joint="h"/><jointlimitvel joint="h"/><jointlimitfrc joint="h"/>
+  <jointlimitpos joint="q"/><jointlimitfrc joint="q"/><jointlimitvel joint="q"/>
+  <tendonlimitpos tendon="t"/><tendonlimitvel tendon="t"/><tendonlimitfrc tendon="t"/>
+  <tendonlimitpos tendon="u"/><tendonlimitfrc tendon="u"/><e_potential/><force site="c" cutoff="1"/>
+</sensor></mujoco>"""
+
+
+@pytest.mark.parametrize("cone", (0, 1))
+def test_forces_limits_and_energies_equal_mujoco(cone):
+    """After the solver, whose tolerance both share: hence 1e-6."""
+    limits = 0
+    for seed in range(6):
+        f = fixture(FORCES, seed, cone=cone)
+        d = forward.forward(f.m, f.d)
+        assert_close(d.sensordata, f.mjd.sensordata, f"seed {seed}", 1e-6)
+        limits += np.count_nonzero(f.mjd.sensordata[13:23])
+    assert limits > 20
+
+
+@pytest.mark.parametrize("flag", ("gravity", "spring", "limit"))
+def test_energies_without_some_forces_equal_mujoco(flag):
+    bit = int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag.upper()}"))
+    f = fixture(FORCES, 1, disableflags=bit)
+    d = forward.forward(f.m, f.d)
+    assert_close(d.sensordata, f.mjd.sensordata, flag, 1e-6)
+
+
 ZONES = (
     'type="sphere" size=".09"', 'type="box" size=".12 .05 .04"', 'type="capsule" size=".03 .1"',
     'type="ellipsoid" size=".15 .08 .06"', 'type="cylinder" size=".07 .04"',
@@ -159,9 +200,9 @@ def test_float32_keeps_its_dtype():
 
 
 REFUSED = {
-    '<force site="sa"/>': "sensor 'x' of type 'force'",
+    '<force site="sa"/></sensor><tendon><spatial><site site="sa"/><site site="sf"/></spatial>'
+    "</tendon><sensor>": "sensor 'x' of type 'force' in a model with spatial tendons",
     '<rangefinder site="sa"/>': "sensor 'x' of type 'rangefinder'",
-    '<e_kinetic/>': "sensor 'x' of type 'e_kinetic'",
     '<distance geom1="ga" geom2="gc"/>': "sensor 'x' of type 'geomdist'",
     '<framepos objtype="camera" objname="k"/>': "sensor 'x' objtype='camera'",
     '<framepos objtype="site" objname="sa" reftype="camera" refname="k"/>':
@@ -174,9 +215,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED, ids=REFUSED.get)
 def test_unsupported_sensors_are_refused_by_name(text):
-    scene = SCENE % text.replace(" ", ' name="x" ', 1).replace(
-        "<e_kinetic/>", '<e_kinetic name="x"/>'
-    )
+    scene = SCENE % text.replace(" ", ' name="x" ', 1)
     mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
     more = f'{mesh}<worldbody><camera name="k"/><site name="sm" type="mesh" mesh="m"/>'
     with pytest.raises(NotImplementedError, match=REFUSED[text]):

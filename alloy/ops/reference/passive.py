@@ -68,26 +68,50 @@ def all_disabled(m: Model) -> bool:
     return {"spring", "damper"} <= m.opt.disable
 
 
+def _joint_springs(m: Model, d: Data, t: PassiveTables) -> tuple[Tensor, Tensor]:
+    """Stiffness (1|W, nv) and displacement towards rest (W, nv) of the joints' springs."""
+    offset = m.qpos_spring - d.qpos
+    if t.spring_quat is not None:
+        rest = m.qpos_spring[:, t.spring_quat]
+        turn = quat_mul(quat_conj(rest), quat_normalize(d.qpos[:, t.spring_quat]))
+        offset = torch.cat([offset, -quat_to_rotvec(turn).flatten(-2)], -1)
+    if t.spring_place is not None:
+        offset = offset @ t.spring_place
+    stiffness = m.jnt_stiffness
+    if t.dof_joint is not None:
+        stiffness = stiffness[:, t.dof_joint]
+    return stiffness, offset
+
+
+def _tendon_stretch(m: Model, d: Data) -> Tensor:
+    """How far tendons are from rest (W, ntendon); the dead band is all rest."""
+    low, high = m.tendon_lengthspring.unbind(-1)
+    return torch.clamp(d.ten_length, low, high) - d.ten_length
+
+
+def energy_of_springs(m: Model, d: Data) -> Tensor:
+    """Energy (W,) stored in the springs of joints and tendons."""
+    t: PassiveTables = m.derived["passive"]
+    energy = torch.zeros_like(d.qpos[..., :1]).sum(-1)
+    if "spring" in m.opt.disable:
+        return energy
+    if t.spring:
+        stiffness, offset = _joint_springs(m, d, t)
+        energy = energy + 0.5 * (stiffness * offset * offset).sum(-1)
+    if t.tendon_spring:
+        stretch = _tendon_stretch(m, d)
+        energy = energy + 0.5 * (m.tendon_stiffness * stretch * stretch).sum(-1)
+    return energy
+
+
 def _springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
     """Joint and tendon springs; (W, nv)."""
     force = None
     if t.spring:
-        offset = m.qpos_spring - d.qpos
-        if t.spring_quat is not None:
-            rest = m.qpos_spring[:, t.spring_quat]
-            turn = quat_mul(quat_conj(rest), quat_normalize(d.qpos[:, t.spring_quat]))
-            offset = torch.cat([offset, -quat_to_rotvec(turn).flatten(-2)], -1)
-        if t.spring_place is not None:
-            offset = offset @ t.spring_place
-        stiffness = m.jnt_stiffness
-        if t.dof_joint is not None:
-            stiffness = stiffness[:, t.dof_joint]
+        stiffness, offset = _joint_springs(m, d, t)
         force = stiffness * offset
     if t.tendon_spring:
-        low, high = m.tendon_lengthspring.unbind(-1)
-        # inside the dead band the nearest rest length is the length itself
-        stretch = torch.clamp(d.ten_length, low, high) - d.ten_length
-        along = pulled(m, d, m.tendon_stiffness * stretch)
+        along = pulled(m, d, m.tendon_stiffness * _tendon_stretch(m, d))
         force = along if force is None else force + along
     assert force is not None
     return force

@@ -22,6 +22,8 @@ from alloy.math import (
     rotate,
     rotate_inv,
 )
+from alloy.ops.reference.body_forces import body_acceleration, forces
+from alloy.ops.reference.passive import energy_of_springs
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
@@ -37,6 +39,8 @@ def sensor(m: Model, d: Data) -> Data:
         zero = d.qpos.new_zeros(m.nsensordata, d.qpos.shape[0]).mT
         return replace(d, sensordata=zero)
     cacc = body_acceleration(m, d) if t.acceleration else None
+    if t.forces:
+        d = forces(m, d)
     parts = []
     for group in t.groups:
         if group.kind in _ACCELERATIONS:
@@ -155,15 +159,6 @@ def _subtree_angmom(m: Model, d: Data, g: SensorGroup) -> Tensor:
     return (about_origin - cross(d.subtree_com, total * com_vel))[:, g.index]
 
 
-def body_acceleration(m: Model, d: Data) -> Tensor:
-    """Spatial acceleration about the tree's com, gravity as an upward one; (W, nbody, 6)."""
-    joint = d.cdof_dot * d.qvel.unsqueeze(-1) + d.cdof * d.qacc.unsqueeze(-1)
-    cacc = m.tree.moves @ joint
-    if "gravity" in m.opt.disable:
-        return cacc
-    return cacc - torch.nn.functional.pad(m.gravity, (3, 0)).unsqueeze(-2)
-
-
 def _linear_acceleration(d: Data, f: Frames, cacc: Tensor) -> Tensor:
     """Acceleration of the frames' origins in world axes; spatial less the rotating frame's part."""
     pos = f.pos(d)
@@ -262,7 +257,53 @@ def _ray_meets(t: TouchTables, point: Tensor, ray: Tensor) -> Tensor:
     return torch.where(pick(t.is_round), round_hit, hit)
 
 
+def _site_wrench(m: Model, d: Data, g: SensorGroup) -> Tensor:
+    """Force or torque at a site between its body and the parent, in the site's frame."""
+    frames = _frames(g)
+    torque, force = d.cfrc_int[:, frames.body].split(3, -1)
+    if g.kind == "force":
+        return rotate_inv(frames.mat(d), force)
+    arm = frames.pos(d) - d.subtree_com[:, frames.root]
+    return rotate_inv(frames.mat(d), torque - cross(arm, force))
+
+
+def _limit(m: Model, d: Data, g: SensorGroup) -> Tensor:
+    """Distance, velocity or force of limits: of the first row (of two, index) that is active."""
+    if g.index is None:
+        return d.qpos.new_zeros(d.qpos.shape[0], 1).expand(-1, g.count)
+    if g.kind == "limitpos":
+        value = d.efc_pos
+    elif g.kind == "limitvel":
+        value = (d.efc_J @ d.qvel.unsqueeze(-1)).squeeze(-1)
+    else:
+        value = d.efc_force
+    value = torch.where(d.efc_active, value, 0.0)[:, g.index]
+    first = d.efc_active[:, g.index[:, 0]]
+    return torch.where(first, value[..., 0], value[..., 1]) * g.select
+
+
+def _potential(m: Model, d: Data, g: SensorGroup) -> Tensor:
+    """Energy of gravity and springs."""
+    energy = energy_of_springs(m, d)
+    if "gravity" not in m.opt.disable:
+        height = dot(d.xipos, m.gravity.unsqueeze(-2))
+        energy = energy - (m.body_mass * height)[:, 1:].sum(-1)
+    return energy.unsqueeze(-1).expand(-1, g.count)
+
+
+def _kinetic(m: Model, d: Data, g: SensorGroup) -> Tensor:
+    momentum = (d.M @ d.qvel.unsqueeze(-1)).squeeze(-1)
+    return 0.5 * dot(momentum, d.qvel).unsqueeze(-1).expand(-1, g.count)
+
+
 _EVALUATE = {
+    "force": _site_wrench,
+    "torque": _site_wrench,
+    "limitpos": _limit,
+    "limitvel": _limit,
+    "limitfrc": _limit,
+    "e_potential": _potential,
+    "e_kinetic": _kinetic,
     "direct": _direct,
     "tendonactfrc": _tendon_force,
     "ballquat": _ball_quat,
