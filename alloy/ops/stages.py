@@ -50,8 +50,7 @@ def kinematics(m: Model, d: Data) -> Data:
 def tendon(m: Model, d: Data) -> Data:
     """Length, velocity and Jacobian of every tendon; needs kinematics where one is spatial.
 
-    Sets ten_length, ten_velocity and ten_J; the kernel leaves out the Jacobian of fixed tendons,
-    which is the constant `tendon_J`.
+    Sets ten_length, ten_velocity and ten_J.
     """
     if m.ntendon and _by_kernel(m, d):
         from alloy.ops.triton import passive

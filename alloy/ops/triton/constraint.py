@@ -298,13 +298,13 @@ def _reference_kernel(
     if HAS[CONNECT] or HAS[WELD]:
         if kind <= WELD:
             drift = body_drift(bodies, eq_data, unit_row, move_ptr, body_ptr, nv, w, m)
-            for k in tl.static_range(3):
-                store(aref, row + k, w, m, load(aref, row + k, w, m) - drift[k])
+            for j in tl.static_range(3):
+                store(aref, row + j, w, m, load(aref, row + j, w, m) - drift[j])
     if HAS[WELD]:
         if kind == WELD:
             drift = rotation_drift(bodies, eq_data, unit_row, move_ptr, nv, w, m)
-            for k in tl.static_range(3):
-                store(aref, row + 3 + k, w, m, load(aref, row + 3 + k, w, m) - drift[k])
+            for j in tl.static_range(3):
+                store(aref, row + 3 + j, w, m, load(aref, row + 3 + j, w, m) - drift[j])
     for k in range(rows):
         value = tl.where(load(active, row + k, w, m) != 0, load(aref, row + k, w, m), 0.0)
         store(aref, row + k, w, m, value)

@@ -329,4 +329,5 @@ def tendon(m: Model, d: Data) -> Data:
         _tendon_kernel, worlds, d.qpos, d.qvel, p.tendon_q.unsqueeze(0), p.tendon_J.unsqueeze(0),
         length, velocity, m.nq, m.nv, m.ntendon,
     )  # fmt: skip
-    return replace(d, ten_length=length, ten_velocity=velocity)
+    jac = p.tendon_J.expand(worlds, -1, -1)  # constant; read where a stage keeps the reference
+    return replace(d, ten_length=length, ten_velocity=velocity, ten_J=jac)
