@@ -10,6 +10,9 @@ from alloy.physics import io_layout, io_tables
 from alloy.physics.io_elements import Refusal, name_of, spelled
 
 _GEOM = {int(v): k.removeprefix("mjGEOM_").lower() for k, v in mujoco.mjtGeom.__members__.items()}
+# pairs that MuJoCo's convex solver collides, and those of them that have several contacts
+_CONVEX = {("sphere", "ellipsoid"), ("capsule", "ellipsoid"), ("capsule", "cylinder")}
+_MULTIPLE = {("capsule", "cylinder")}
 # enable flags that change nothing in the equations that are solved
 _HARMLESS = {"ENERGY", "FWDINV"}
 
@@ -69,23 +72,28 @@ def _equalities(mj: mujoco.MjModel) -> list[Refusal]:
         if kind not in ("connect", "weld", "joint", "tendon"):
             text = f"{name} of type {kind!r}: use connect, weld, joint or tendon"
             out.append(Refusal("equality", k, text))
-        elif kind in ("connect", "weld") and mj.eq_objtype[k] != mujoco.mjtObj.mjOBJ_BODY:
-            text = f"{name} between sites: name bodies and an anchor instead"
-            out.append(Refusal("equality", k, text))
     return out
 
 
 def _pairs(mj: mujoco.MjModel) -> list[Refusal]:
     out = []
+    off = [
+        (flag, kinds)
+        for flag, kinds in (("nativeccd", _CONVEX), ("multiccd", _MULTIPLE))
+        if mj.opt.disableflags & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag.upper()}", 0))
+    ]
     for k, pair in enumerate(io_layout.enabled_pairs(mj)):
         kind = (int(mj.geom_type[pair.geom1]), int(mj.geom_type[pair.geom2]))
+        names = (_GEOM[kind[0]], _GEOM[kind[1]])
+        one, two = name_of(mj, "geom", pair.geom1), name_of(mj, "geom", pair.geom2)
+        text = f"contact of {one} with {two}: {'-'.join(names)} collision"
+        mend = "use other shapes, or keep the two apart by contype/conaffinity or <exclude>"
         if kind not in ops.COLLIDER_KINDS:
-            one, two = name_of(mj, "geom", pair.geom1), name_of(mj, "geom", pair.geom2)
-            text = (
-                f"contact of {one} with {two}: {_GEOM[kind[0]]}-{_GEOM[kind[1]]} collision; "
-                "use other shapes, or keep the two apart by contype/conaffinity or <exclude>"
-            )
-            out.append(Refusal("geom pair", k, text))
+            out.append(Refusal("geom pair", k, f"{text}; {mend}"))
+        for flag, kinds in off:
+            if names in kinds:
+                without = f"{text} with flag {flag}='disable': leave it out"
+                out.append(Refusal("geom pair", k, without))
     return out
 
 

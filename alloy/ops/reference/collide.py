@@ -21,6 +21,7 @@ from alloy import math
 from alloy.ops.reference.collide_box import capsule_box, plane_box, sphere_box
 from alloy.ops.reference.collide_boxbox import box_box
 from alloy.ops.reference.collide_cylinder import capsule_cylinder
+from alloy.ops.reference.collide_ellipsoid import capsule_ellipsoid, sphere_ellipsoid
 from alloy.ops.reference.collide_shared import (
     FAR,
     Collider,
@@ -207,9 +208,11 @@ COLLIDERS: dict[tuple[int, int], Collider] = {
     (PLANE, BOX): Collider(plane_box, 4),
     (SPHERE, SPHERE): Collider(sphere_sphere, 1),
     (SPHERE, CAPSULE): Collider(sphere_capsule, 1),
+    (SPHERE, ELLIPSOID): Collider(sphere_ellipsoid, 1),
     (SPHERE, CYLINDER): Collider(sphere_cylinder, 1),
     (SPHERE, BOX): Collider(sphere_box, 1),
     (CAPSULE, CAPSULE): Collider(capsule_capsule, 2),
+    (CAPSULE, ELLIPSOID): Collider(capsule_ellipsoid, 1),
     (CAPSULE, CYLINDER): Collider(capsule_cylinder, 2),
     (CAPSULE, BOX): Collider(capsule_box, 2),
     (BOX, BOX): Collider(box_box, 8),

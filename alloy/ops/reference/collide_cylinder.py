@@ -7,14 +7,12 @@ second contact. Here that direction has a closed form but for one search in one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import cos, pi, sin
 
 import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.ops.control import repeat
 from alloy.ops.reference.collide_shared import (
     EDGE_ALIGNED,
     FAR,
@@ -24,6 +22,7 @@ from alloy.ops.reference.collide_shared import (
     dot,
     first,
     make_frame,
+    root,
     sign,
     table,
     to_local,
@@ -37,7 +36,6 @@ _ACROSS = tuple((cos((k + 0.5) * pi / 8), sin((k + 0.5) * pi / 8), 0.0) for k in
 _INSCRIBED = cos(pi / _SIDES)
 # directions around a circle, one in the middle of each of 32 parts
 _AROUND = tuple((k + 0.5) * pi / 16 for k in range(32))
-_STEPS = 16  # of the searches in one dimension
 _LEVEL = 1e-6  # sine of the angle below which a normal is at right angles to a cap's
 
 
@@ -111,7 +109,7 @@ def _nearest_along(pos: Tensor, axis: Tensor, half: Tensor, size: Tensor) -> Ten
             return slope.squeeze(-1) - aims, steep.squeeze(-1)
 
         far = half.expand(*pos.shape[:-1], 2)
-        along = 0.5 * _root(above, -far, far).sum(-1, keepdim=True)
+        along = 0.5 * root(above, -far, far).sum(-1, keepdim=True)
     slope, steep = _slope(pos + along * axis, axis, size)
     runs = steep > tolerance(pos).parallel
     return clip(along - slope / choose(runs, steep, FAR).detach(), half)
@@ -127,25 +125,6 @@ def _slope(point: Tensor, axis: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
     radial = square - shrink * (square - across * across / rho2)
     steep = choose(outside[..., :2].any(-1, keepdim=True), radial, 0.0)
     return dot(gap, axis), steep + choose(outside[..., 2:], axis[..., 2:].square(), 0.0)
-
-
-def _root(
-    value_and_slope: Callable[[Tensor], tuple[Tensor, Tensor]], low: Tensor, high: Tensor
-) -> Tensor:
-    """Where a function that grows from low to high is zero: Newton's method within the bracket."""
-
-    def step(
-        _: Tensor | int, low: Tensor, high: Tensor, at: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        value, slope = value_and_slope(at)
-        before = value < 0
-        low, high = torch.where(before, at, low), torch.where(before, high, at)
-        steep = slope > math.MINVAL
-        newton = at - value / choose(steep, slope, 1.0)
-        inside = steep & (newton >= low) & (newton <= high)
-        return low, high, torch.where(inside, newton, 0.5 * (low + high))
-
-    return repeat(_STEPS, step, (low, high, 0.5 * (low + high)))[2]
 
 
 def _deep(pos: Tensor, axis: Tensor, half: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -227,7 +206,7 @@ def _across_rim(pos: Tensor, axis: Tensor, size: Tensor, slanted: Tensor) -> Ten
         below = start > pi
         low = torch.maximum(start - part, choose(below, pi, table(0.0, start)))
         high = torch.minimum(start + part, choose(below, 2 * pi, table(pi, start)))
-        turn = toward(_root(lambda angle: toward(angle)[2:], low, high))[0].squeeze(-2)
+        turn = toward(root(lambda angle: toward(angle)[2:], low, high))[0].squeeze(-2)
     return turn[..., :1] * level + turn[..., 1:] * rise
 
 

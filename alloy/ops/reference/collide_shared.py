@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from alloy import math
+from alloy.ops.control import repeat
 
 FAR = 1e10  # dist of an empty slot: finite, beyond every margin
-# faces count as parallel above this cosine, an edge and a face below this sine: about 5.1 degrees
-FACE_ALIGNED, EDGE_ALIGNED = 0.996, 0.0888  # MuJoCo's mjFACE_TOL and mjEDGE_TOL
+# an edge and a face count as parallel below this sine: about 5.1 degrees
+EDGE_ALIGNED = 0.0888  # MuJoCo's mjEDGE_TOL
+STEPS = 16  # of a search in one dimension
 
 Contacts = tuple[Tensor, Tensor, Tensor]  # dist (W, P, K), pos (W, P, K, 3), frame (W, P, K, 3, 3)
 
@@ -115,6 +117,30 @@ def make_frame_along(normal: Tensor, axis: Tensor, spare: Tensor) -> Tensor:
     along = length > tolerance(normal).aligned
     tangent = torch.where(along, tangent, spare) / choose(along, length, 1.0)
     return torch.stack([normal, tangent, math.cross(normal, tangent)], -2)
+
+
+def root(
+    value_and_slope: Callable[[Tensor], tuple[Tensor, Tensor]], low: Tensor, high: Tensor,
+    start: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where a function that grows from low to high is zero: Newton's method within the bracket.
+
+    It starts at `start`, or in the middle.
+    """
+
+    def step(
+        _: Tensor | int, low: Tensor, high: Tensor, at: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        value, slope = value_and_slope(at)
+        before = value < 0
+        low, high = torch.where(before, at, low), torch.where(before, high, at)
+        steep = slope > math.MINVAL
+        newton = at - value / choose(steep, slope, 1.0)
+        inside = steep & (newton >= low) & (newton <= high)
+        return low, high, torch.where(inside, newton, 0.5 * (low + high))
+
+    at = 0.5 * (low + high) if start is None else start
+    return repeat(STEPS, step, (low, high, at))[2]
 
 
 def repeat_slots(frame: Tensor, slots: int) -> Tensor:
