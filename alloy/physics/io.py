@@ -120,6 +120,31 @@ def _with_actuators_in_joints(mj: mujoco.MjModel) -> mujoco.MjModel:
     return mj
 
 
+def _with_equalities_on_bodies(mj: mujoco.MjModel) -> mujoco.MjModel:
+    """The model with connect and weld constraints between sites as constraints of their bodies.
+
+    The frames of a weld become one relative orientation, which turns its three rows of rotation by
+    the second site's: they have one weight, so the forces are the same.
+    """
+    between = (mj.eq_objtype == mujoco.mjtObj.mjOBJ_SITE) & np.isin(mj.eq_type, (0, 1))
+    if not between.any():
+        return mj
+    mj = copy(mj)
+    for k in np.flatnonzero(between):
+        one, two = int(mj.eq_obj1id[k]), int(mj.eq_obj2id[k])
+        anchors = [mj.site_pos[one], mj.site_pos[two]]
+        if mj.eq_type[k] == mujoco.mjtEq.mjEQ_WELD:
+            back, relative = np.zeros(4), np.zeros(4)
+            mujoco.mju_negQuat(back, mj.site_quat[two])
+            mujoco.mju_mulQuat(relative, mj.site_quat[one], back)
+            mj.eq_data[k, 6:10] = relative
+            anchors.reverse()
+        mj.eq_data[k, :6] = np.concatenate(anchors)
+        mj.eq_obj1id[k], mj.eq_obj2id[k] = mj.site_bodyid[one], mj.site_bodyid[two]
+        mj.eq_objtype[k] = mujoco.mjtObj.mjOBJ_BODY
+    return mj
+
+
 def put_model(
     mj: mujoco.MjModel,
     *,
@@ -138,7 +163,7 @@ def put_model(
             every one of them, element by element.
     """
     io_refuse.check(mj)
-    mj = _with_actuators_in_joints(mj)
+    mj = _with_equalities_on_bodies(_with_actuators_in_joints(mj))
     put = make_put(dtype, device)
     nv = mj.nv
     topo = {name: np.array(getattr(mj, name)) for name in _TOPOLOGY}

@@ -5,8 +5,15 @@ import pytest
 import torch
 
 from alloy.physics import collision as contact
-from alloy.physics import constraint, smooth
-from tests.physics.fixture import GYM_MODELS, fixture, mujoco_rows, oracle_rows, sort_rows
+from alloy.physics import constraint, forward, smooth
+from tests.physics.fixture import (
+    GYM_MODELS,
+    assert_close,
+    fixture,
+    mujoco_rows,
+    oracle_rows,
+    sort_rows,
+)
 from tests.physics.models import CONTACTS, EQUALITIES, LIMITS
 
 MODELS = dict.fromkeys(GYM_MODELS) | CONTACTS | {"limits": LIMITS, "equalities": EQUALITIES}
@@ -50,3 +57,21 @@ def settled(source, seed):
     mujoco.mj_forward(mj, mjd)
     m = io.put_model(mj, dtype=torch.float64)
     return Fixture(mj, mjd, m, io.put_data(m, mj, mjd))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equalities_between_sites_equal_mujoco(seed):
+    """A weld's rows of rotation are turned together, so they are compared by what follows."""
+    text = """<mujoco><option><flag contact="disable"/></option><worldbody>
+      <site name="w" pos=".1 .2 .9" euler="10 20 30"/>
+      <body name="a" pos="0 0 1"><freejoint/><geom type="box" size=".1 .2 .3"/>
+        <site name="a" pos=".1 .1 0" euler="50 0 20"/></body>
+      <body name="b" pos=".5 0 1"><freejoint/><geom type="box" size=".2 .1 .1"/>
+        <site name="b" pos="0 .1 .2" euler="0 40 10"/></body></worldbody>
+      <equality><weld site1="a" site2="b" torquescale=".7" solref=".05 .8"/>
+        <connect site1="b" site2="w"/></equality></mujoco>"""
+    f = fixture(text, seed)
+    assert f.mj.eq_objtype.tolist() == [6, 6]  # mjOBJ_SITE: the caller's model is left alone
+    d = forward.forward(f.m, f.d)
+    assert_close(d.qacc, f.mjd.qacc, "qacc", 1e-8)
+    assert_close(d.qfrc_constraint, f.mjd.qfrc_constraint, "qfrc_constraint", 1e-8)
