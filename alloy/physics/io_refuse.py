@@ -11,7 +11,10 @@ from alloy.physics.io_elements import Refusal, name_of, spelled
 
 _GEOM = {int(v): k.removeprefix("mjGEOM_").lower() for k, v in mujoco.mjtGeom.__members__.items()}
 # pairs that MuJoCo's convex solver collides, and those of them that have several contacts
-_CONVEX = {("sphere", "ellipsoid"), ("capsule", "ellipsoid"), ("capsule", "cylinder")}
+_CONVEX = {
+    ("sphere", "ellipsoid"), ("capsule", "ellipsoid"), ("ellipsoid", "box"),
+    ("capsule", "cylinder"),
+}  # fmt: skip
 _MULTIPLE = {("capsule", "cylinder")}
 # enable flags that change nothing in the equations that are solved
 _HARMLESS = {"ENERGY", "FWDINV"}

@@ -21,7 +21,11 @@ from alloy import math
 from alloy.ops.reference.collide_box import capsule_box, plane_box, sphere_box
 from alloy.ops.reference.collide_boxbox import box_box
 from alloy.ops.reference.collide_cylinder import capsule_cylinder
-from alloy.ops.reference.collide_ellipsoid import capsule_ellipsoid, sphere_ellipsoid
+from alloy.ops.reference.collide_ellipsoid import (
+    capsule_ellipsoid,
+    ellipsoid_box,
+    sphere_ellipsoid,
+)
 from alloy.ops.reference.collide_shared import (
     FAR,
     Collider,
@@ -215,5 +219,6 @@ COLLIDERS: dict[tuple[int, int], Collider] = {
     (CAPSULE, ELLIPSOID): Collider(capsule_ellipsoid, 1),
     (CAPSULE, CYLINDER): Collider(capsule_cylinder, 2),
     (CAPSULE, BOX): Collider(capsule_box, 2),
+    (ELLIPSOID, BOX): Collider(ellipsoid_box, 1),
     (BOX, BOX): Collider(box_box, 8),
 }

@@ -1,4 +1,4 @@
-"""Narrowphase collision of ellipsoids with spheres and capsules; contract in `collide`.
+"""Narrowphase collision of ellipsoids with spheres, capsules and boxes; contract in `collide`.
 
 MuJoCo searches for the direction of least overlap. Here it comes from the point of an ellipsoid
 nearest to a point, inside or outside, which is one root (Eberly 2013, Distance from a point to an
@@ -23,6 +23,15 @@ from alloy.ops.reference.collide_shared import (
     table,
     to_local,
     to_world,
+)
+
+_SIGNS = (-1.0, 1.0)
+_CORNERS = tuple((x, y, z) for x in _SIGNS for y in _SIGNS for z in _SIGNS)
+# of the four edges along x, then y, then z
+_MIDDLES = (
+    *((0.0, y, z) for y in _SIGNS for z in _SIGNS),
+    *((x, 0.0, z) for x in _SIGNS for z in _SIGNS),
+    *((x, y, 0.0) for x in _SIGNS for y in _SIGNS),
 )
 
 
@@ -64,6 +73,29 @@ def capsule_ellipsoid(
     touch = clip(-dot(size2 * size2 * normal / reach + pos, axis), half)
     at = torch.where(won[..., 4, :], touch, half * sign(along > 0, along))
     return _contact(pos + at * axis, normal, size1[..., :1], pos2, mat2, size2)
+
+
+def ellipsoid_box(
+    pos1: Tensor, mat1: Tensor, size1: Tensor,
+    pos2: Tensor, mat2: Tensor, size2: Tensor, margin: Tensor,
+) -> Contacts:  # fmt: skip
+    """The direction of least overlap, by what of the box touches: corner, edge or face; 1 slot."""
+    pos, axes = to_local(mat1, pos2 - pos1).unsqueeze(-2), mat2.mT @ mat1  # rows: axes of the box
+    arms, size = size2.unsqueeze(-1) * axes, size1.unsqueeze(-2)
+    corners, middles = pos + table(_CORNERS, pos) @ arms, pos + table(_MIDDLES, pos) @ arms
+    along = axes.unsqueeze(-2).expand(*axes.shape[:-1], 4, 3).flatten(-3, -2)
+    nearest = [_outward(corners, size, other) for other in (False, True)]
+    nearest += [_beside(middles, along, size, other) for other in (False, True)]
+    normals = torch.cat([*nearest, axes, -axes], -2)  # (..., 46, 3)
+
+    reach = torch.linalg.vector_norm(size * normals, dim=-1)
+    overlap = reach - dot(normals, pos).squeeze(-1) + (normals @ arms.mT).abs().sum(-1)
+    won = first(overlap.detach() <= overlap.detach().amin(-1, keepdim=True))
+    normal = choose(won.unsqueeze(-1), normals, 0.0).sum(-2)
+    dist = -choose(won, overlap, 0.0).sum(-1, keepdim=True)
+    place = size1 * size1 * normal / choose(won, reach, 0.0).sum(-1, keepdim=True)
+    point = pos1 + to_world(mat1, place + 0.5 * dist * normal)
+    return dist, point.unsqueeze(-2), make_frame(to_world(mat1, normal)).unsqueeze(-3)
 
 
 def _contact(
@@ -109,8 +141,8 @@ def _outward(point: Tensor, size: Tensor, other: bool = False) -> Tensor:
     return normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
 
 
-def _beside(pos: Tensor, axis: Tensor, size: Tensor) -> Tensor:
-    """Outward normal (..., 3) where the ellipsoid, seen along the axis, is nearest to a point."""
+def _beside(pos: Tensor, axis: Tensor, size: Tensor, other: bool = False) -> Tensor:
+    """As _outward where the ellipsoid is seen along the axis; (..., 3), normal to the axis."""
     level = axis[..., 2:].abs() < 0.5
     spare = torch.where(level, table((0.0, 0.0, 1.0), pos), table((1.0, 0.0, 0.0), pos))
     u = math.cross(axis, spare)
@@ -127,5 +159,5 @@ def _beside(pos: Tensor, axis: Tensor, size: Tensor) -> Tensor:
     u, v = cos * u + sin * v, cos * v - sin * u
     seen = torch.cat([dot(pos, u), dot(pos, v)], -1)
     axes = torch.cat([0.5 * (a + c) + r, 0.5 * (a + c) - r], -1).clamp(min=math.MINVAL).sqrt()
-    normal = _outward(seen, axes)
+    normal = _outward(seen, axes, other)
     return normal[..., :1] * u + normal[..., 1:] * v
