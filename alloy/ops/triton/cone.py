@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from alloy.ops.triton.lane import load
+from alloy.ops.triton.lane import load, store
 from alloy.ops.triton.vector import MINVAL
 
 
@@ -25,6 +25,13 @@ def load_rows(x, first, step, w, m, DIM: tl.constexpr):
     for k in tl.static_range(DIM):
         out = out + (load(x, first + k * step, w, m),)
     return out
+
+
+@triton.jit
+def store_rows(x, first, w, m, values, DIM: tl.constexpr):
+    """Set the values at first, first + 1, ...: one for each row of a contact."""
+    for k in tl.static_range(DIM):
+        store(x, first + k, w, m, values[k])
 
 
 @triton.jit

@@ -172,41 +172,43 @@ def _solve_kernel(
         mass, qfrc_smooth, aref, warmstart, qacc, r, x, rows, units, ends, lower_ptr, columns_ptr,
         nv, noise, floor, w, m, DIMS,
     )  # fmt: skip
-    square = gradient(rows, units, ends, x, r, force, grad, sizes, w, m, PYRAMIDAL, SHRINK, DIMS)
-    on = m & (tl.sqrt(square) > threshold)
+    on, go, square = m, any_of(m), zeros(r, w)
     count, i = tl.full(w.shape, 0, tl.int64), 0
-    while any_of(on) & (i < iterations):
-        hessian(
-            mass, rows, units, ends, x, h, lower_ptr, columns_ptr, sizes, w, m,
-            PYRAMIDAL, SHRINK, DIMS,
-        )  # fmt: skip
-        _direction(h, grad, search, mv, lower_ptr, columns_ptr, nv, w, m)
-        _times_mass(mass, search, mv, lower_ptr, columns_ptr, nv, w, m)
-        times_jac(rows, units, ends, search, v, nv, w, m, DIMS)
-        zero = zeros(r, w)
-        first, slope0, curvature, size = zero, zero, zero, zero
-        for k in range(nv):
-            step = load(search, k, w, m)
-            fall, power, bend = load(grad, k, w, m), load(r, k, w, m), load(mv, k, w, m)
-            fall, power, bend = fall * step, power * step, bend * step
-            size += tl.abs(fall) + tl.abs(power) + tl.abs(bend)
-            first, slope0, curvature = first + fall, slope0 + power, curvature + bend
-        rounding = step_noise * size
-        alpha = line_search(
-            rows, units, ends, x, v, slope0, curvature, rounding - ls_tolerance * first,
-            ls_iterations, sizes, on, w, m, PYRAMIDAL, SHRINK, DIMS,
-        )  # fmt: skip
-        alpha = tl.where(on, alpha, 0.0)
-        for k in range(nv):
-            step, gone = load(search, k, w, m), load(mv, k, w, m)
-            store(qacc, k, w, m & on, load(qacc, k, w, m) + alpha * step)
-            store(r, k, w, m & on, load(r, k, w, m) + alpha * gone)
-        move_rows(units, ends, x, v, alpha, w, m & on, DIMS)
+    while go:
         square = gradient(
             rows, units, ends, x, r, force, grad, sizes, w, m, PYRAMIDAL, SHRINK, DIMS
         )
-        count += on.to(tl.int64)
-        on = on & (tl.sqrt(square) > threshold) & (-first > tl.maximum(rounding, 2.0 * floor))
+        on = on & (tl.sqrt(square) > threshold)
+        go = any_of(on) & (i < iterations)
+        if go:
+            hessian(
+                mass, rows, units, ends, x, h, lower_ptr, columns_ptr, sizes, w, m,
+                PYRAMIDAL, SHRINK, DIMS,
+            )  # fmt: skip
+            _direction(h, grad, search, mv, lower_ptr, columns_ptr, nv, w, m)
+            _times_mass(mass, search, mv, lower_ptr, columns_ptr, nv, w, m)
+            times_jac(rows, units, ends, search, v, nv, w, m, DIMS)
+            zero = zeros(r, w)
+            first, slope0, curvature, size = zero, zero, zero, zero
+            for k in range(nv):
+                step = load(search, k, w, m)
+                fall, power, bend = load(grad, k, w, m), load(r, k, w, m), load(mv, k, w, m)
+                fall, power, bend = fall * step, power * step, bend * step
+                size += tl.abs(fall) + tl.abs(power) + tl.abs(bend)
+                first, slope0, curvature = first + fall, slope0 + power, curvature + bend
+            rounding = step_noise * size
+            alpha = line_search(
+                rows, units, ends, x, v, slope0, curvature, rounding - ls_tolerance * first,
+                ls_iterations, sizes, on, w, m, PYRAMIDAL, SHRINK, DIMS,
+            )  # fmt: skip
+            alpha = tl.where(on, alpha, 0.0)
+            for k in range(nv):
+                step, gone = load(search, k, w, m), load(mv, k, w, m)
+                store(qacc, k, w, m & on, load(qacc, k, w, m) + alpha * step)
+                store(r, k, w, m & on, load(r, k, w, m) + alpha * gone)
+            move_rows(units, ends, x, v, alpha, w, m & on, DIMS)
+            count += on.to(tl.int64)
+            on = on & (-first > tl.maximum(rounding, 2.0 * floor))
         i += 1
     # no iteration starts from a gradient that is NaN; the warm start would pass for the answer
     lost = ~(tl.sqrt(square) < float("inf"))

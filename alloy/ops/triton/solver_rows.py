@@ -13,7 +13,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from alloy.ops.triton.cone import along, cone_force, cone_times, inner, load_rows, scalar_row
+from alloy.ops.triton.cone import (
+    along,
+    cone_force,
+    cone_times,
+    inner,
+    load_rows,
+    scalar_row,
+    store_rows,
+)
 from alloy.ops.triton.lane import any_of, load, store, zeros
 
 
@@ -121,8 +129,7 @@ def gradient(
             mu = _friction(rows, units, unit, n_scalar, w, m, DIMS[g])
             xs, ds = load_rows(x, row, 1, w, m, DIMS[g]), load_rows(d, row, 1, w, m, DIMS[g])
             f = cone_force(xs, ds, mu, PYRAMIDAL, SHRINK, DIMS[g])
-            for k in tl.static_range(DIMS[g]):
-                store(force, row + k, w, m, f[k])
+            store_rows(force, row, w, m, f, DIMS[g])
             for at in range(begin, end):
                 col = tl.load(units[1] + at)
                 pull = inner(load_rows(jac, row * nv + col, nv, w, m, DIMS[g]), f, DIMS[g])
@@ -207,21 +214,18 @@ def line_search(
 ):  # fmt: skip
     """Minimiser of the cost along the search direction: Newton's method kept inside a bracket."""
     low = zeros(x, w)
-    alpha, high = low + 1.0, low + float("inf")
-    d1, d2 = _slope(rows, units, ends, x, v, alpha, sizes, w, m, PYRAMIDAL, SHRINK, DIMS)
-    d1, d2 = d1 + (slope0 + curvature), d2 + curvature
-    go, i = on & (tl.abs(d1) > enough), 0
-    while any_of(go) & (i < max_iter):
+    alpha, new, high = low + 1.0, low + 1.0, low + float("inf")
+    go, i = on, 0
+    while any_of(go) & (i <= max_iter):
+        alpha = tl.where(go, new, alpha)
+        d1, d2 = _slope(rows, units, ends, x, v, alpha, sizes, w, m, PYRAMIDAL, SHRINK, DIMS)
+        d1, d2 = d1 + (slope0 + alpha * curvature), d2 + curvature
+        go &= tl.abs(d1) > enough
         low, high = tl.where(go & (d1 < 0), alpha, low), tl.where(go & (d1 > 0), alpha, high)
         new = alpha - d1 / d2
         # without an upper bound yet, the far side of the bracket is twice the step
         middle = tl.minimum(0.5 * (low + high), 2 * alpha)
         new = tl.where((new > low) & (new < high), new, middle)
-        alpha = tl.where(go, new, alpha)
-        e1, e2 = _slope(rows, units, ends, x, v, alpha, sizes, w, m, PYRAMIDAL, SHRINK, DIMS)
-        d1 = tl.where(go, e1 + (slope0 + alpha * curvature), d1)
-        d2 = tl.where(go, e2 + curvature, d2)
-        go &= tl.abs(d1) > enough
         i += 1
     return alpha
 
