@@ -233,7 +233,7 @@ def _history(depth: int) -> Memory:
 
 def _delays(given: Any) -> tuple[int, int]:
     """Least and greatest delay of actions, in control steps."""
-    bounds = given if isinstance(given, Sequence) and len(given) == 2 else (given, given)
+    bounds: Any = given if isinstance(given, Sequence) and len(given) == 2 else (given, given)
     whole = all(isinstance(b, int) and not isinstance(b, bool) for b in bounds)
     if not whole or not 0 <= bounds[0] <= bounds[1]:
         raise ValueError(

@@ -260,6 +260,7 @@ def stand(entity: str, pose: Mapping[str, float], noise: float = 0.0) -> ResetTe
         places = [(sim.where(sim.joint(name)).qpos.start, v) for name, v in start.items()]
         drawn = rng.uniform(-noise, noise, len(places))
         column = {i: v + drawn[:, k] for k, (i, v) in enumerate(places)}
-        return {"qpos": torch.stack([column.get(i, q[:, i]) for i in range(q.shape[-1])], -1)}
+        new = [column[i] if i in column else q[:, i] for i in range(q.shape[-1])]
+        return {"qpos": torch.stack(new, -1)}
 
     return term
