@@ -138,7 +138,7 @@ def draw(runs: list[dict[str, Any]]) -> None:
             ax.plot(minutes, smooth(values), label=f"seed {r['trained']['seed']}", linewidth=1.4)
         ax.set_title(env_id, fontsize=10)
         ax.set_xlabel("minutes of training, two cores")
-        ax.set_ylabel(f"{column} of episodes in training, with noise")
+        ax.set_ylabel(f"{column} in training, with noise", fontsize=8)
         ax.grid(alpha=0.3)
         ax.legend(frameon=False, fontsize=8)
         if column == "success":

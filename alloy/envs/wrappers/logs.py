@@ -65,7 +65,7 @@ class Logs:
         row = {
             **counts,
             **head,
-            **{f"reward/{k}": v for k, v in episodes.items() if k not in HEAD},
+            **{k: v for k, v in episodes.items() if k not in HEAD},
             **{f"learn/{k}": float(v) for k, v in losses.items()},
         }
         if self._writer is not None and self._file is not None:

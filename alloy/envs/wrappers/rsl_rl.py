@@ -140,4 +140,4 @@ class RslRlVecEnv(VecEnv):
         log = {"/episode_length": means["length"]}
         if self.statistics.has_success:
             log["/success"] = means["success"]
-        return log | {f"/reward/{name}": m for name, m in means.items() if name not in HEAD}
+        return log | {f"/{name}": m for name, m in means.items() if name not in HEAD}

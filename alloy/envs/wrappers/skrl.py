@@ -119,8 +119,7 @@ class SkrlWrapper(Wrapper):
         means = self._statistics.means()
         if not self._statistics.has_success:
             del means["success"]
-        terms = self._base.task.reward
-        return {f"reward/{name}" if name in terms else name: mean for name, mean in means.items()}
+        return means
 
 
 class FinalObservations:

@@ -37,7 +37,9 @@ class EpisodeStatistics(VectorWrapper):
                 "EpisodeStatistics needs backend='torch' or 'tensordict', and the environment has "
                 "'numpy'; use Gymnasium's RecordEpisodeStatistics, or make it with backend='torch'"
             )
-        self.names = (*HEAD, *base.task.reward)
+        self._terms = tuple(base.task.reward)
+        # a term may be called as one of the others, "success" say
+        self.names = (*HEAD, *(f"reward/{name}" for name in self._terms))
         self.has_success = base.task.success is not None
         self._running = torch.zeros(len(self.names), base.num_envs, device=base.device)
         self._pending = torch.zeros(base.num_envs, dtype=torch.bool, device=base.device)
@@ -80,7 +82,8 @@ class EpisodeStatistics(VectorWrapper):
     def means(self) -> dict[str, Tensor]:
         """Means over about the last `num_envs` episodes, each a number on the device; NaN so far.
 
-        Later episodes count more: an episode's weight falls by e while `num_envs` others end.
+        Sums of reward terms are called "reward/<term>". Later episodes count more: an episode's
+        weight falls by e while `num_envs` others end.
         """
         means = (self._recent[1:] / self._recent[0]).to(self._running.dtype)
         return dict(zip(self.names, means.unbind(), strict=True))
@@ -101,7 +104,7 @@ class EpisodeStatistics(VectorWrapper):
 
     def _count(self, reward: Tensor, ended: Tensor, info: Any) -> None:
         over = ended.to(self._running.dtype)
-        terms = [info["terms"][name] for name in self.names[len(HEAD) :]]
+        terms = [info["terms"][name] for name in self._terms]
         step = [reward, torch.ones_like(reward), over * info["success"], *terms]
         step = torch.stack([row.to(self._running.dtype) for row in step])
         if self._next_step:  # the step after an end begins the next episode and belongs to none

@@ -35,7 +35,9 @@ def test_counts_the_episodes_that_end(mode, backend):
     means = torch.tensor(expected).mean(0).tolist()
     got = env.summary(env.take())
     assert got.pop("episodes") == len(expected) > 8
-    assert [got[n] for n in ("return", "length", "success", "position")] == pytest.approx(means)
+    assert [got[n] for n in ("return", "length", "success", "reward/position")] == pytest.approx(
+        means
+    )
     assert 0 < got["success"] < 1
     nothing = env.summary(env.take())
     assert nothing["episodes"] == 0
@@ -50,8 +52,20 @@ def test_recent_means_are_numbers_once_an_episode_has_ended():
     for _ in range(5):
         env.step(torch.zeros(3, 1))
     assert {name: value.item() for name, value in env.means().items()} == pytest.approx(
-        {"return": 3.0, "length": 3.0, "success": 0.0, "one": 3.0}
+        {"return": 3.0, "length": 3.0, "success": 0.0, "reward/one": 3.0}
     )
+
+
+def test_a_term_may_be_called_success():
+    task = toy.task(
+        success=toy.C.Check(toy.position, "x") > -9.0, reward={"success": (10.0, toy.C.alive())}
+    )
+    env = EpisodeStatistics(toy.env(3, task))
+    env.reset(seed=0)
+    env.step(torch.zeros(3, 1))
+    got = env.summary(env.take())
+    assert got["success"] == 1.0
+    assert got["reward/success"] == 10.0
 
 
 def test_a_world_reset_before_its_end_does_not_count():
