@@ -73,7 +73,7 @@ def try_release(version: str, into: Path, tests: list[str], model: str, target: 
     for done in (ran, compiled):
         if done.returncode:
             print(done.stdout[-3000:], done.stderr[-3000:], sep="\n")
-    costs = re.findall(r"^\| .* \| (\d+) \| \d+ \| \d+ \| [\d.]+ \|$", compiled.stdout, re.M)
+    costs = re.findall(r"^\| .* \| \d+ \| (\d+) \| \d+ \| [\d.]+ \|$", compiled.stdout, re.M)
     said = f"{len(costs)} kernels, at most {max(map(int, costs), default=0)} bytes spilled"
     said = said if compiled.returncode == 0 else "failed"
     return Outcome(found, re.sub(r" in .*", "", summary.strip("= ")), said,
