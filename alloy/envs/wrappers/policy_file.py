@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,7 @@ def _onnx(policy: Policy, path: Path, obs: torch.Tensor) -> torch.Tensor:
         need(package, path)
     import onnxruntime
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _silent("torch.onnx", "onnxscript", "onnx_ir"):
         warnings.simplefilter("ignore")
         torch.onnx.export(
             policy,
@@ -131,6 +133,19 @@ def _onnx(policy: Policy, path: Path, obs: torch.Tensor) -> torch.Tensor:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     rows = [session.run(["action"], {"obs": part.numpy()})[0] for part in (obs[:1], obs[1:])]
     return torch.cat([torch.from_numpy(row) for row in rows])
+
+
+@contextmanager
+def _silent(*loggers: str) -> Iterator[None]:
+    """Loggers that say nothing below an error: what exporters tell of their passes helps nobody."""
+    levels = {name: logging.getLogger(name).level for name in loggers}
+    try:
+        for name in loggers:
+            logging.getLogger(name).setLevel(logging.ERROR)
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def need(package: str, path: Path) -> None:
