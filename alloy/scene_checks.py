@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Sequence
 from operator import index
@@ -11,6 +12,12 @@ import numpy as np
 Vector = Sequence[float] | np.ndarray
 
 UNIT = 1e-3  # how far from 1 the length of a quaternion may be
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """How a message about a name that is not known goes on: near matches, or just a full stop."""
+    near = difflib.get_close_matches(name, [*known], n=3)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
 
 
 def positive(what: str, value: float) -> float:

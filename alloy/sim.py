@@ -10,7 +10,6 @@ is noticed); everything else follows from them and is computed when somebody rea
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections.abc import Sequence
@@ -159,8 +158,7 @@ class Simulator(View):
         """
         if not (name.startswith("_") or name in PLAIN or hasattr(type(self), name)):
             known = [n for n, kind in vars(Simulator).items() if getattr(kind, "fset", None)]
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+            hint = check.suggestion(name, known)
             raise AttributeError(f"a simulator has no {name!r} to set{hint} It takes {known}.")
         super().__setattr__(name, value)
 

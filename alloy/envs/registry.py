@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -28,6 +27,7 @@ from alloy.envs.swimmer import swimmer
 from alloy.envs.task import Task
 from alloy.envs.vector_env import VectorEnv
 from alloy.envs.walker2d import walker2d
+from alloy.scene_checks import suggestion
 
 Factory = Callable[..., tuple[Any, Task]]
 NAMESPACE = "alloy"
@@ -72,8 +72,7 @@ def make(env_id: str, num_envs: int = 1, **kwargs: Any) -> VectorEnv:
     """
     name = env_id.removeprefix(f"{NAMESPACE}/")
     if name not in _FACTORIES:
-        near = difflib.get_close_matches(name, list(), n=3)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        hint = suggestion(name, list())
         raise ValueError(f"environment {env_id!r} is not known{hint} There is {list()}.")
     own, env, render, limit = _sort(name, kwargs)
     scene, task = _FACTORIES[name](**own)
@@ -96,8 +95,7 @@ def _sort(name: str, kwargs: dict[str, Any]) -> tuple[dict, dict, dict, Any]:
     known = own | env | pictures | {"max_episode_steps"}
     for argument in kwargs:
         if argument not in known:
-            near = difflib.get_close_matches(argument, known, n=3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            hint = suggestion(argument, known)
             raise TypeError(
                 f"{name} takes no argument {argument!r}{hint} It takes {sorted(known)}."
             )

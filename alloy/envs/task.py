@@ -159,28 +159,23 @@ class BoundTask:
             for name in self.task.after_step
         }
 
-    def begin(self, sim: EnvView, rng: Rng) -> dict[str, Tensor]:
-        """What the reset terms change of the state in `sim`, by field of Data."""
-        changed: dict[str, Tensor] = {}
+    def begin(self, sim: EnvView, rng: Rng) -> None:
+        """Change the state in `sim` as the reset terms say."""
         for term in self.resets:
-            update = term(sim, rng)
-            _must_fit(update, sim, "reset", term)
-            changed |= update
-            sim.change(update)
-        return changed
+            _change(sim, term(sim, rng), "reset", term)
 
     def disturb(self, sim: EnvView) -> None:
         """Change the state in `sim` as the events say."""
         for term in self.events:
-            update = term(sim)
-            _must_fit(update, sim, "event", term)
-            sim.change(update)
+            _change(sim, term(sim), "event", term)
 
     def delayed(self, sim: EnvView) -> Tensor:
         """The action [W, A] that takes effect in the step that begins, where they take time."""
         low, high = self.delays
         if not high:
             return sim.action
+        if low == high:
+            return sim.memory(HISTORY)[:, high - 1]
         line = torch.cat([sim.action.unsqueeze(1), sim.memory(HISTORY)], 1)  # newest first
         start = Rng(sim.episode.seed, sim.episode.number, sim.qpos.dtype, purpose=DELAY_DRAW)
         lag = (low + (high + 1 - low) * start.uniform()).long()
@@ -243,7 +238,8 @@ def _delays(given: Any) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _must_fit(update: Any, sim: EnvView, kind: str, term: Any) -> None:
+def _change(sim: EnvView, update: Any, kind: str, term: Any) -> None:
+    """Change the state in `sim`, after seeing that the update of a term fits it."""
     name = f"{kind} {getattr(term, '__qualname__', repr(term))}"
     if not isinstance(update, Mapping):
         raise TypeError(f"{name} must return a dict of fields, not {type(update).__name__}")
@@ -255,6 +251,7 @@ def _must_fit(update: Any, sim: EnvView, kind: str, term: Any) -> None:
             raise ValueError(
                 f"{name}: {field_name} must be {_described(now)}, not {_described(value)}"
             )
+    sim.change(dict(update))
 
 
 def _described(value: Any) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from alloy.envs.loco import ENV_ID, SHIPPED
 from alloy.envs.loco.by_command import ByCommand, text
 from alloy.envs.loco.task import LINEAR_BOUND, TURNING_BOUND
+from alloy.envs.loco.terms import Commands
 from alloy.envs.registry import make
 from alloy.envs.wrappers.checkpoint import CheckpointError
 from alloy.envs.wrappers.evaluate import HELD_OUT, evaluate
@@ -31,7 +32,8 @@ from alloy.envs.wrappers.policy_file import PolicyFileError, load_policy
 from alloy.envs.wrappers.train import Refused, pairs
 
 log = logging.getLogger("alloy.loco")
-SPANS = (1.0, 0.5, 1.0)  # the task's greatest commands: m/s, m/s, rad/s
+# the task's greatest commands: m/s, m/s, rad/s
+SPANS = (Commands.vx[1], Commands.vy[1], Commands.yaw[1])
 RULE = {
     "episode_seconds": 20.0,
     "fall": "the trunk touches the ground or leans by more than 1 rad",

@@ -46,11 +46,11 @@ ACTION_SCALE = {"hip": 0.4, "thigh": 0.8, "calf": 0.8}  # rad from the standing 
 
 
 def go2_velocity_task(
-    vx: Range = (-1.0, 1.0),
-    vy: Range = (-0.5, 0.5),
-    yaw: Range = (-1.0, 1.0),
+    vx: Range = Commands.vx,
+    vy: Range = Commands.vy,
+    yaw: Range = Commands.yaw,
     resample: float | None = 5.0,
-    standing: float = 0.1,
+    standing: float = Commands.standing,
     push_speed: float = 0.5,
     push_every: float = 4.0,
     randomize: bool = True,
@@ -159,16 +159,12 @@ def _actions() -> list[ActionTerm]:
 
 
 def _observations(commands: Commands, feet: Feet, noise: float) -> dict[str, list[Check]]:
-    # what a free joint adds stands first: 7 positions and 6 velocities
-    angles = columns(obs.joint_positions(ROBOT), slice(7, None))
-    rates = columns(obs.joint_velocities(ROBOT), slice(6, None))
-    pose = [STANDING[name] for name in JOINTS]
-    offset = Check(lambda sim: angles(sim) - sim.qpos.new_tensor(pose), "joint angles")
+    rates = columns(obs.joint_velocities(ROBOT), slice(6, None))  # behind the free joint's
     told = [
         (body_angvel(BASE).map(lambda x: 0.25 * x, "angular velocity"), 0.05),
         (obs.up(BASE).named("vertical"), 0.05),
         (commands.now(), 0.0),
-        (offset, 0.01),
+        (Check(_off_pose, "joint angles"), 0.01),
         (rates.map(lambda x: 0.05 * x, "joint velocities"), 0.075),
         (obs.last_action().named("last action"), 0.0),
     ]
@@ -177,16 +173,19 @@ def _observations(commands: Commands, feet: Feet, noise: float) -> dict[str, lis
     return {"policy": policy, "critic": [*(term for term, _ in told), *known]}
 
 
+def _off_pose(sim: EnvView) -> Tensor:
+    """Angles of the joints from the standing pose, [W, 12]."""
+    pose = [STANDING[name] for name in JOINTS]
+    return sim.qpos[:, 7:] - sim.qpos.new_tensor(pose)  # behind the free joint's
+
+
 def _reward(commands: Commands, feet: Feet) -> dict[str, tuple[float, Check]]:
     """Weights are per second: a step's reward is a fiftieth."""
     moving = commands.moving()
-    pose = [STANDING[name] for name in JOINTS]
+    off_pose = Check(lambda sim: _off_pose(sim).square().sum(-1), "off the standing pose")
 
     def near(error: Check, scale: float) -> Check:
         return (-((error / scale) ** 2)).exp()
-
-    def off_pose(sim: EnvView) -> Tensor:
-        return (sim.qpos[:, 7:] - sim.qpos.new_tensor(pose)).square().sum(-1)
 
     vertical = Check(lambda sim: sim.frame(BASE).linvel[:, 2].square(), "vertical speed")
     rolling = Check(lambda sim: body_angvel(BASE)(sim)[:, :2].square().sum(-1), "rolling")
@@ -201,12 +200,12 @@ def _reward(commands: Commands, feet: Feet) -> dict[str, tuple[float, Check]]:
         "leaning": (-2.0, leaning),
         "height": (-10.0, sinking),
         "torques": (-2e-4, torques),
-        "pose": (-0.1, Check(off_pose, "off the standing pose")),
+        "pose": (-0.1, off_pose),
         "action_rate": (-0.04, C.action_rate()),
-        "stand": (-1.0, Check(off_pose, "off the standing pose") * ~moving),
+        "stand": (-1.0, off_pose * ~moving),
         "air_time": (4.0, feet.steps_taken(0.2, 0.5) * moving),
         "clearance": (-20.0, feet.clearance(0.08)),
         "slip": (-0.2, feet.slip()),
-        "fall": (-50.0, Check(lambda sim: sim.failed.to(sim.qpos.dtype), "fallen")),
+        "fall": (-50.0, ~C.alive()),
     }
     return {name: (DT * weight, check) for name, (weight, check) in terms.items()}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import importlib
 import importlib.util
 import logging
@@ -29,6 +28,7 @@ from alloy.envs.recipes import Recipe
 from alloy.envs.recipes import recipe as recipe_of
 from alloy.envs.wrappers import checkpoint
 from alloy.envs.wrappers.policy import Policy
+from alloy.scene_checks import suggestion
 
 log = logging.getLogger("alloy.train")
 
@@ -233,8 +233,7 @@ def check_known(env_id: str, lib: str) -> None:
     known = {"environment": (env_id, alloy.envs.list()), "library": (lib, [*LIBRARIES])}
     for what, (name, names) in known.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+            hint = suggestion(name, names)
             raise Refused(f"{what} {name!r} is not known{hint} There is {names}.")
 
 
