@@ -7,6 +7,7 @@ The env owns the episode's bookkeeping, `env.sim` the physical state. A step ass
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,31 @@ class VectorEnv(gym.vector.VectorEnv):
         return self.program.task.observe.columns()
 
     # episodes
+
+    @property
+    def episode_length(self) -> Tensor:
+        """Steps of every world's episode so far, int64 [W]; the environment's own.
+
+        Writing it, whole or in place, moves worlds within their episodes: the time limit counts
+        from it.
+
+        Raises:
+            ResetNeeded: before the first reset.
+            ValueError: what is written has another shape than (W,).
+        """
+        if self._episode is None:
+            raise ResetNeeded("call env.reset() first: no episode has begun")
+        return self._episode.steps
+
+    @episode_length.setter
+    def episode_length(self, steps: Tensor) -> None:
+        now = self.episode_length
+        if steps.shape != now.shape:
+            raise ValueError(
+                f"episode_length must have shape {tuple(now.shape)}, one number per world, "
+                f"received {tuple(steps.shape)}"
+            )
+        self._episode = replace(self._episode, steps=steps.to(now, copy=True))
 
     def reset(
         self, *, seed: Seeds = None, options: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from gymnasium.vector import VectorWrapper
@@ -19,6 +19,7 @@ from alloy.envs.recipes import Recipe
 from alloy.envs.registry import make
 from alloy.envs.vector_env import VectorEnv
 from alloy.envs.wrappers.policy import Policy
+from alloy.envs.wrappers.restarts import base_of
 
 HELD_OUT = 2**62  # no training's world has this seed, or a greater one
 Env = VectorEnv | VectorWrapper
@@ -85,12 +86,7 @@ def evaluate(
     Raises:
         ValueError: another backend or autoreset mode, or no limit to an episode.
     """
-    base = cast("VectorEnv", env.unwrapped)
-    if base.backend == "numpy" or base.autoreset != "same_step":
-        raise ValueError(
-            "an evaluation needs backend='torch' or 'tensordict' and autoreset='same_step'; the "
-            f"environment has {base.backend!r} and {base.autoreset!r}"
-        )
+    base = base_of(env, "an evaluation", ("torch", "tensordict"))
     limit = steps if steps is not None else base.task.max_steps
     if limit is None:
         raise ValueError("the task has max_steps=None; say steps=, where an episode ends at most")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -53,5 +52,4 @@ def scatter_starts(env: VectorEnv) -> None:
     Worlds that begin together would otherwise all be truncated together, again and again.
     """
     assert env.task.max_steps is not None  # a run sees to it
-    now = env._episode
-    env._episode = replace(now, steps=torch.randint_like(now.steps, env.task.max_steps))
+    env.episode_length = torch.randint_like(env.episode_length, env.task.max_steps)

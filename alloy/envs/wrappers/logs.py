@@ -15,7 +15,6 @@ from tqdm import tqdm
 from alloy.envs.recipes import Recipe
 
 BAR = "{desc} {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
-HEAD = ("return", "length", "success", "episodes")
 
 
 class Logs:
@@ -59,13 +58,12 @@ class Logs:
             episodes: what `EpisodeStatistics.summary` says.
             losses: what the library says.
         """
-        head = {k: v for k, v in episodes.items() if k in HEAD}
+        told = dict(episodes)
         if not self._has_success:
-            head.pop("success")
+            del told["success"]
         row = {
             **counts,
-            **head,
-            **{k: v for k, v in episodes.items() if k not in HEAD},
+            **told,
             **{f"learn/{k}": float(v) for k, v in losses.items()},
         }
         if self._writer is not None and self._file is not None:
@@ -79,7 +77,7 @@ class Logs:
                 if not math.isnan(value):
                     tag = name if "/" in name else f"train/{name}"
                     self._writer.add_scalar(tag, value, int(counts["env_steps"]))
-        self._show(counts, head)
+        self._show(counts, told)
 
     def close(self) -> None:
         """Close the bar and the files."""
@@ -88,8 +86,8 @@ class Logs:
             self._writer.close()
             self._file.close()
 
-    def _show(self, counts: Mapping[str, float], head: Mapping[str, float]) -> None:
-        self._seen |= {k: v for k, v in head.items() if not math.isnan(v)}
+    def _show(self, counts: Mapping[str, float], told: Mapping[str, float]) -> None:
+        self._seen |= {k: v for k, v in told.items() if not math.isnan(v)}
         said = f", {counts['env_steps_per_s']:,.0f} env-steps/s, {_clock(self._left(counts))} left"
         if "return" in self._seen:
             said = f", reward {self._seen['return']:.2f}" + said

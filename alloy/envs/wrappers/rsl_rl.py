@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -12,6 +11,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from alloy.envs.vector_env import VectorEnv
+from alloy.envs.wrappers.restarts import by_group
 from alloy.envs.wrappers.statistics import HEAD, EpisodeStatistics
 
 
@@ -56,9 +56,7 @@ class RslRlVecEnv(VecEnv):
                 "rsl_rl needs a task with a time limit, and this one has max_steps=None; "
                 "make it with max_episode_steps=1000, say"
             )
-        found = EpisodeStatistics.of(env)
-        self.statistics = found or EpisodeStatistics(env)
-        self.env = env if found else self.statistics
+        self.env, self.statistics = EpisodeStatistics.over(env)
         self._base = base
         self._group = next(iter(base.observation_names()))
         self.num_envs = base.num_envs
@@ -75,23 +73,15 @@ class RslRlVecEnv(VecEnv):
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """Steps of every world's episode so far, int64 [W]; the environment's own.
+        """Steps of every world's episode so far: `VectorEnv.episode_length`.
 
-        Writing it, whole or in place, moves worlds within their episodes: the time limit counts
-        from it. `learn(init_at_random_ep_len=True)` does, so that the worlds do not all end
-        together.
+        `learn(init_at_random_ep_len=True)` writes it, so that the worlds do not all end together.
         """
-        return self._base._episode.steps
+        return self._base.episode_length
 
     @episode_length_buf.setter
     def episode_length_buf(self, steps: Tensor) -> None:
-        now = self._base._episode
-        if tuple(steps.shape) != tuple(now.steps.shape):
-            raise ValueError(
-                f"episode_length_buf must have shape {tuple(now.steps.shape)}, one number per "
-                f"world, received {tuple(steps.shape)}"
-            )
-        self._base._episode = replace(now, steps=steps.to(now.steps, copy=True))
+        self._base.episode_length = steps
 
     def get_observations(self) -> TensorDict:
         """The present observation; nothing is stepped or reset."""
@@ -132,8 +122,9 @@ class RslRlVecEnv(VecEnv):
     def _grouped(self, obs: Any) -> TensorDict:
         if isinstance(obs, TensorDict):
             return obs
-        groups = obs if isinstance(obs, dict) else {self._group: obs}
-        return TensorDict(groups, batch_size=[self.num_envs], device=self.device)
+        return TensorDict(
+            by_group(obs, self._group), batch_size=[self.num_envs], device=self.device
+        )
 
     def _log(self) -> dict[str, Tensor]:
         means = self.statistics.means()

@@ -59,9 +59,8 @@ class SkrlWrapper(Wrapper):
         """
         self._base = base_of(env, "skrl", ("torch", "tensordict"))
         self._spaces = _spaces(env.single_observation_space)
-        found = EpisodeStatistics.of(env)
-        self._statistics = found or EpisodeStatistics(env)
-        super().__init__(env if found else self._statistics)
+        counting, self._statistics = EpisodeStatistics.over(env)
+        super().__init__(counting)
         self._worlds = Restarts(self._env)
         self._states: Tensor | None = None
 

@@ -57,6 +57,15 @@ class EpisodeStatistics(VectorWrapper):
             env = env.env
         return None
 
+    @staticmethod
+    def over(env: VectorEnv | VectorWrapper) -> tuple[VectorWrapper, EpisodeStatistics]:
+        """An environment that counts its episodes, and who counts: wrapped only if nobody does."""
+        found = EpisodeStatistics.of(env)
+        if found is not None:
+            return cast("VectorWrapper", env), found
+        counting = EpisodeStatistics(env)
+        return counting, counting
+
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
