@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 
 def _by_kernel(m: Model | None, d: Data) -> bool:
-    if not by_kernel(d.qpos) or not torch.is_grad_enabled():
-        return by_kernel(d.qpos)
+    if not by_kernel(d.qpos):
+        return False
+    if not torch.is_grad_enabled():
+        return True
     held = (getattr(x, f.name) for x in (m, d) if x is not None for f in fields(x))
     return by_kernel(*(t for t in held if isinstance(t, Tensor)))
 

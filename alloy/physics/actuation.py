@@ -148,13 +148,13 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     slope = torch.zeros_like(m.actuator_gear[..., 0])
     if t.bias_affine:
         slope = _velocity_gain(m.actuator_biasprm, t.bias_mask)
-    if t.gain_affine:
+    if t.gain_affine or t.muscle_gain is not None:
         factor = inputs(m, d, t, clamped_ctrl(m, d, t))
-        slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * factor
-    if t.muscle_gain is not None:
-        own = muscle.gain(m, d.actuator_length, d.actuator_velocity)[1]
-        factor = inputs(m, d, t, clamped_ctrl(m, d, t))
-        slope = slope + torch.where(t.muscle_gain, own * factor, 0.0)
+        if t.gain_affine:
+            slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * factor
+        if t.muscle_gain is not None:
+            own = muscle.gain(m, d.actuator_length, d.actuator_velocity)[1]
+            slope = slope + torch.where(t.muscle_gain, own * factor, 0.0)
     if t.enabled is not None:
         slope = torch.where(t.enabled, slope, 0.0)
     if t.force_limit is not None:
