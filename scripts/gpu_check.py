@@ -113,7 +113,7 @@ def check_kernels(case: Case, options: Options) -> dict[str, float]:
     calls = note_calls(lambda: forward.step(case.model, d))
     errors = {}
     for name, call in calls.items():
-        twin = twin_of(case.model, name)
+        twin = twin_of(name)
         for dtype in TOLERANCE:
             result = twin(*cast(call.args, dtype))
             error = worst(result, call.result)

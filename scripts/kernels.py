@@ -17,7 +17,7 @@ from torch import Tensor
 from alloy import ops
 from alloy.ops.triton import lane
 from alloy.ops.triton.collide import SHAPES
-from alloy.physics.model import Data, Model, tensor_fields
+from alloy.physics.model import Data, tensor_fields
 
 OPS = (
     "kinematics", "tendon", "mass_matrix", "collide", "contacts", "rows", "velocity", "passive",
@@ -25,14 +25,6 @@ OPS = (
     "integrate_quat", "semi_implicit", "runge_kutta_stage", "runge_kutta_end",
     "keep_sound",
 )  # fmt: skip
-
-
-@contextmanager
-def kernels(m: Model) -> Iterator[None]:
-    """Steps of this model run as kernels within the context, whatever its device."""
-    del m  # every model's do
-    with ops.kernels(True):
-        yield
 
 
 @dataclass
@@ -107,9 +99,8 @@ def note_calls(run: Callable[[], Any]) -> dict[str, Call]:
     return calls
 
 
-def twin_of(m: Model | None, call: str) -> Callable[..., tuple[Tensor, ...]]:
+def twin_of(call: str) -> Callable[..., tuple[Tensor, ...]]:
     """The kernel behind a call of `note_calls`."""
-    del m  # no kernel is a model's own
     op = getattr(ops, call.split()[0])
 
     def twin(*args: Any) -> tuple[Tensor, ...]:

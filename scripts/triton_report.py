@@ -29,13 +29,14 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
 import triton
-from kernels import Launch, kernels, noted_launches
+from kernels import Launch, noted_launches
 from suite import LANES
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from alloy import ops
 from alloy.ops.triton import lane
 from alloy.physics import forward, io
 from alloy.physics.model import make_data
@@ -125,7 +126,7 @@ def step_of(name: str) -> Step:
     """Note one step of a model."""
     m = io.put_model(LANES[name]().compile())
     d = make_data(m, WORLDS)
-    with kernels(m), noted_launches():
+    with ops.kernels(True), noted_launches():
         forward.step(m, d)  # makes the tables
         with noted_launches() as launches, CallCount() as count:
             forward.step(m, d)

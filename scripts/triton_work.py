@@ -24,10 +24,11 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 from gpu_pack import MODELS, states
-from kernels import fast_interpreter, kernels
+from kernels import fast_interpreter
 from suite import LANES
 from triton.runtime.interpreter import InterpreterBuilder
 
+from alloy import ops
 from alloy.ops.triton import lane
 from alloy.physics import forward, io
 
@@ -77,7 +78,7 @@ def work_of(name: str) -> dict[str, float]:
     mj = LANES[name]().compile()
     m = io.put_model(mj)
     d = states(mj, m, WORLDS)
-    with kernels(m), counted() as counts:
+    with ops.kernels(True), counted() as counts:
         forward.step(m, d)
     return {"instructions": counts["all"], "flops": counts["flops"], "bytes": 4 * counts["memory"]}
 

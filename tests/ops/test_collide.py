@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from alloy import lanes, math
 from alloy.ops.reference.collide import COLLIDERS, FAR
+from tests.count_calls import CountCalls
 from tests.ops.oracle import (
     BOX,
     CAPSULE,
@@ -377,18 +377,6 @@ def capsules_crossed():
     args = list(spread_out((CAPSULE, CAPSULE), (0.05, 0, 0)))
     args[4] = args[4][..., [2, 0, 1]]  # z axis along y
     return args
-
-
-class CountCalls(TorchDispatchMode):
-    """How often an operator is called."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.calls += 1
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=kind_id)

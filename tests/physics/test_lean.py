@@ -6,25 +6,13 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from alloy.physics import forward, io
 from alloy.physics.model import INPUTS, STATE, Data, Model
+from tests.count_calls import CountCalls
 from tests.physics.fixture import load
 
 LIMIT = 700
-
-
-class CountCalls(TorchDispatchMode):
-    """Counts every operator call, views included."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.calls += 1
-        return func(*args, **(kwargs or {}))
 
 
 def calls_of_step(m: Model, d: Data) -> int:

@@ -6,7 +6,6 @@ and limits that are active, world-last memory, fields shared or different in eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from alloy.guard import guarded_step, make_guard
 from alloy.physics import io
 from alloy.physics.model import STATE, Data, Model, make_data, tensor_fields
-from scripts.kernels import Call, cast, note_calls, twin_of, worst
+from scripts.kernels import Call, cast, note_calls, worst
 from tests.physics.fixture import load, random_state
 
 KEPT = ("body_quat", "body_imat", "geom_quat", "geom_mat", "site_quat", "site_mat", "jnt_axis")
@@ -54,11 +53,6 @@ def calls_of(source: str, worlds: int, shared: bool) -> dict[str, Call]:
     if not shared:
         m = per_world(m, worlds)
     return note_calls(lambda: guarded_step(m, d, make_guard(worlds, "cpu"), 1))
-
-
-def twin(call: str) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """The kernel behind a call, as the op picks it."""
-    return twin_of(None, call)
 
 
 def assert_twin(twin: Any, call: Call, dtype: torch.dtype, tolerance: float) -> None:

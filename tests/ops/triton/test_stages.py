@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.ops.triton.calls import assert_twin, calls_of, twin
+from scripts.kernels import twin_of
+from tests.ops.triton.calls import assert_twin, calls_of
 from tests.ops.triton.test_solver import rest
 from tests.physics.models import CONTACTS, EQUALITIES, JOINTS, LIMITS, SPINNING
 from tests.physics.test_actuation import MODELS as ACTUATORS
@@ -61,4 +62,4 @@ TOLERANCE = {DOUBLE: 1e-13, SINGLE: 3e-6}
 )
 def test_kernel_equals_reference(name, source, case):
     dtype = SINGLE if case == MANY else DOUBLE
-    assert_twin(twin(name), calls_of(source, *case)[name], dtype, TOLERANCE[dtype])
+    assert_twin(twin_of(name), calls_of(source, *case)[name], dtype, TOLERANCE[dtype])
