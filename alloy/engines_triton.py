@@ -17,8 +17,8 @@ from torch import Tensor
 
 from alloy.engines_step import HELD, control_step, varied_fields, wants_gradient, written
 from alloy.guard import Guard, guarded_step
-from alloy.lanes.structure import flatten, unflatten
 from alloy.physics.model import Data, Model
+from alloy.structure import flatten, unflatten
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Recording:
     """A pure function of tensors, for arguments of one shape: buffers, a replay, fresh results."""
 
     def __init__(self, program: Callable[..., Any], args: tuple[Any, ...], record: Record) -> None:
-        """Record `program` on copies of `args`, which are nested as `lanes.structure` has it."""
+        """Record `program` on copies of `args`, which are nested as `alloy.structure` has it."""
         leaves: list[Tensor] = []
         structure = flatten(args, leaves)
         self._inputs = [torch.empty_like(x).copy_(x) for x in leaves]

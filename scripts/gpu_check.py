@@ -19,7 +19,6 @@ import os
 import sys
 import time
 import traceback
-import types
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,11 +29,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))  # run from a checkout that is not installed
 if "cpu" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"
-try:
-    import llvmlite  # noqa: F401
-except ModuleNotFoundError:  # the engine needs one module of alloy.lanes, not the compiler there
-    sys.modules["alloy.lanes"] = types.ModuleType("alloy.lanes")
-    sys.modules["alloy.lanes"].__path__ = [str(Path(__file__).parent.parent / "alloy/lanes")]
 
 import torch
 import triton
@@ -44,10 +38,10 @@ from torch import Tensor
 from alloy import ops
 from alloy.engines_triton import TritonEngine, cuda_graph
 from alloy.guard import Guard, guarded_step, make_guard
-from alloy.lanes.structure import flatten, unflatten
 from alloy.ops.triton import lane
 from alloy.physics import forward
 from alloy.physics.model import STATE, Data, Model, empty_world_last
+from alloy.structure import flatten, unflatten
 
 BUDGET = 420.0  # seconds; no new part starts later; a rehearsal takes as long as it takes
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3}  # of kernels; of steps, see check_steps

@@ -15,10 +15,10 @@ from alloy.engines import TritonEngine, guarded_step, make_engine, make_guard
 from alloy.engines_triton import Recording, launch_report
 from alloy.envs import VectorEnv
 from alloy.envs.half_cheetah import half_cheetah
-from alloy.lanes.structure import flatten, unflatten
 from alloy.ops.triton.lane import Launched
 from alloy.physics import io
 from alloy.physics.model import INPUTS, STATE, Data, make_data
+from alloy.structure import flatten, unflatten
 from tests.test_engines import PENDULUM
 
 HELD = (*STATE, *INPUTS)

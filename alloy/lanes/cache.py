@@ -22,6 +22,7 @@ from typing import Any
 import llvmlite
 import torch
 
+from alloy import structure
 from alloy.lanes.target import Target
 
 MAGIC = b"ALLOYLANES1\n"
@@ -53,9 +54,9 @@ def limit() -> int:
 
 @functools.cache
 def compiler_version() -> str:
-    """Hash of this package's source and of the versions it stands on."""
+    """Hash of what compiles: this package, how results are nested, and torch and llvmlite."""
     h = hashlib.sha256(f"{torch.__version__} {llvmlite.__version__}".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in (Path(structure.__file__), *sorted(Path(__file__).parent.glob("*.py"))):
         h.update(path.read_bytes())
     return h.hexdigest()
 

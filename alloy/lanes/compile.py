@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from alloy import structure
 from alloy.lanes import cache as store
-from alloy.lanes import emit, passes, schedule, slots, structure
+from alloy.lanes import emit, passes, schedule, slots
 from alloy.lanes.compiled import Compiled, Leaf
 from alloy.lanes.driver import ELEMENT, Row, driver, functions, place_constants
 from alloy.lanes.errors import LanesError, OverBudget, UnsupportedOperator

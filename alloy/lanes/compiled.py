@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alloy.lanes import structure
+from alloy import structure
 from alloy.lanes.driver import aligned
 from alloy.lanes.jit import Code
 from alloy.lanes.pool import default_threads, pool
