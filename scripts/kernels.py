@@ -22,7 +22,7 @@ from alloy.physics.model import Data, tensor_fields
 OPS = (
     "kinematics", "tendon", "mass_matrix", "collide", "contacts", "rows", "velocity", "passive",
     "reference_acceleration", "actuation", "solve", "sensor", "factor", "factor_solve",
-    "integrate_quat", "semi_implicit", "runge_kutta_stage", "runge_kutta_end",
+    "eliminate", "integrate_quat", "semi_implicit", "runge_kutta_stage", "runge_kutta_end",
     "keep_sound",
 )  # fmt: skip
 

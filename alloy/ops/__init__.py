@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from alloy.physics.tree import Tree
 
 __all__ = [
-    "COLLIDER_KINDS", "actuation", "by_kernel", "collide", "collider_slots", "contacts", "factor",
-    "factor_solve", "integrate_quat", "keep_sound", "kernels", "kinematics",
+    "COLLIDER_KINDS", "actuation", "by_kernel", "collide", "collider_slots", "contacts",
+    "eliminate", "factor", "factor_solve", "integrate_quat", "keep_sound", "kernels", "kinematics",
     "mass_matrix", "passive", "reference_acceleration", "rows", "runge_kutta_end",
     "runge_kutta_stage", "semi_implicit", "sensor", "solve", "tendon", "velocity",
 ]  # fmt: skip
@@ -166,6 +166,19 @@ def solve(
 
         return solver.solve(*tensors, warmstart, layout, impratio, scale, opt, tree)
     return reference_solver.solve(*tensors, warmstart, layout, impratio, scale, opt)
+
+
+def eliminate(a: Tensor, b: Tensor) -> Tensor:
+    """Solution (W, n) of A x = b (W, n), A (W, n, n) not symmetric but near one that is definite.
+
+    On a GPU no pivots are sought, as in MuJoCo's mju_factorLUSparse. A singular matrix gives
+    non-finite numbers in its own world, no error.
+    """
+    if by_kernel(a, b):
+        from alloy.ops.triton import linear
+
+        return linear.eliminate(a, b)
+    return reference_linear.eliminate(a, b)
 
 
 def integrate_quat(quat: Tensor, omega: Tensor, dt: float) -> Tensor:

@@ -68,6 +68,41 @@ def _factor_solve_kernel(
         store(x, n - 1 - i, w, m, total / load(lower, i * n + i, w, m))
 
 
+@triton.jit
+def _eliminate_kernel(
+    # in
+    a, b,
+    # scratch, out
+    u, x,
+    # sizes
+    n, n_world, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Gaussian elimination, the last row first: a_i -= (a_ik / a_kk) a_k for all i < k.
+
+    What is left is lower triangular. Without pivots: enough where the symmetric part is positive
+    definite. Source: Golub and Van Loan (2013), sections 3.2 and 4.1.
+    """
+    w, m = worlds_of(n_world, BLOCK)
+    for i in range(n * n):
+        store(u, i, w, m, load(a, i, w, m))
+    for i in range(n):
+        store(x, i, w, m, load(b, i, w, m))
+    for step in range(n):
+        k = n - 1 - step
+        pivot, known = load(u, k * n + k, w, m), load(x, k, w, m)
+        for i in range(k):
+            ratio = load(u, i * n + k, w, m) / pivot
+            for j in range(k):
+                rest = load(u, i * n + j, w, m) - ratio * load(u, k * n + j, w, m)
+                store(u, i * n + j, w, m, rest)
+            store(x, i, w, m, load(x, i, w, m) - ratio * known)
+    for i in range(n):
+        total = load(x, i, w, m)
+        for j in range(i):
+            total -= load(u, i * n + j, w, m) * load(x, j, w, m)
+        store(x, i, w, m, total / load(u, i * n + i, w, m))
+
+
 def factor(a: Tensor) -> Tensor:
     """See `alloy.ops.factor`; one factor in memory if `a` is shared by all worlds."""
     out = empty(a.shape[0], *a.shape[1:], like=a)
@@ -79,4 +114,12 @@ def solve(chol: Tensor, b: Tensor) -> Tensor:
     """See `alloy.ops.factor_solve`."""
     out = empty(b.shape[0], b.shape[-1], like=b)
     launch(_factor_solve_kernel, b.shape[0], chol, b, out, b.shape[-1])
+    return out
+
+
+def eliminate(a: Tensor, b: Tensor) -> Tensor:
+    """See `alloy.ops.eliminate`."""
+    worlds, n = b.shape
+    scratch, out = empty(worlds, n, n, like=b), empty(worlds, n, like=b)
+    launch(_eliminate_kernel, worlds, a, b, scratch, out, n)
     return out

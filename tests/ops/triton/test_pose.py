@@ -6,7 +6,7 @@ import torch
 from alloy.ops.reference import linear as reference_linear
 from alloy.ops.reference import pose as reference_pose
 from alloy.ops.triton import linear, pose
-from scripts.kernels import Call
+from scripts.kernels import Call, worst
 from tests.ops.triton.calls import assert_twin
 
 DTYPES = {torch.float64: 1e-14, torch.float32: 1e-6}
@@ -40,8 +40,28 @@ def test_factor_and_solve(worlds):
     assert_twin(linear.solve, shared, torch.float64, 1e-13)
 
 
+@pytest.mark.parametrize("worlds", [1, 3, 37])
+def test_elimination(worlds):
+    """Of matrices that are not symmetric, with a positive definite symmetric part."""
+    generator = torch.Generator().manual_seed(worlds)
+    half, skew = torch.randn(2, worlds, 7, 7, generator=generator, dtype=torch.float64)
+    a, b = half @ half.mT + torch.eye(7) + skew - skew.mT, half[:, 0]
+    call = Call((a, b), (torch.linalg.solve(a, b),))
+    assert worst(reference_linear.eliminate(a, b), call.result) <= 1e-13
+    assert_twin(linear.eliminate, call, torch.float64, 1e-13)
+    assert_twin(linear.eliminate, call, torch.float32, 1e-5)
+
+
 def test_not_positive_definite_spoils_its_own_world_only():
     a = torch.eye(3, dtype=torch.float64).repeat(2, 1, 1)
     a[0, 1, 1] = -1
     x = linear.solve(linear.factor(a), torch.ones(2, 3, dtype=torch.float64))
     assert torch.isnan(x[0]).any() and (x[1] == 1).all()
+
+
+@pytest.mark.parametrize("eliminate", [linear.eliminate, reference_linear.eliminate])
+def test_singular_spoils_its_own_world_only(eliminate):
+    a = torch.eye(3, dtype=torch.float64).repeat(2, 1, 1)
+    a[0, 1] = 0
+    x = eliminate(a, torch.ones(2, 3, dtype=torch.float64))
+    assert not torch.isfinite(x[0]).all() and (x[1] == 1).all()

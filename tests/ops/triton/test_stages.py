@@ -12,6 +12,7 @@ from tests.physics.test_passive import FLUID, GRAVCOMP, SPRINGS, TENDONS
 from tests.physics.test_sensor import SCENE
 
 CHEETAH, RK4 = "half_cheetah.xml", SPINNING.replace("<option ", '<option integrator="RK4" ')
+FAST = SPINNING.replace("<option ", '<option integrator="implicitfast" ')
 ACTIVATIONS = ACTUATORS["dynamics"].replace("<mujoco>", '<mujoco><option integrator="{}"/>')
 # one world; worlds of their own; more than one block
 ONE, OWN, MANY = (1, True), (3, False), (37, True)
@@ -45,6 +46,7 @@ CASES = {
             "affine", "dynamics", "tendon limit", "turns", "gravcomp limit")),
         (ACTUATORS["limits"], ONE), (CHEETAH, MANY),
     ],
+    "eliminate": [(FAST, OWN), (FAST, MANY)],  # lone free bodies that spin
     "sensor": [(SCENE % FRAME_SENSORS, OWN), (SCENE % FRAME_SENSORS, ONE)],
     "semi_implicit": [
         (JOINTS, OWN), (CHEETAH, MANY), (ACTIVATIONS.format("Euler"), OWN),
