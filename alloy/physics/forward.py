@@ -125,24 +125,27 @@ def _gyroscopic_derivative(m: Model, d: Data) -> Tensor:
     return block.sum(1)
 
 
-def _implicitfast_qacc(m: Model, d: Data) -> Tensor:
+def _implicit_qacc(m: Model, d: Data) -> Tensor:
     """Acceleration with velocity-dependent forces taken at the end of the step.
 
-    All whose velocity derivative is symmetric, and the gyroscopic ones of lone free bodies.
+    With implicit all there are. With implicitfast all whose velocity derivative is
+    symmetric, and the gyroscopic ones of lone free bodies.
     """
     h, total = m.opt.timestep, d.qfrc_smooth + d.qfrc_constraint
     change = passive.damping_derivative(m, d) + actuation.velocity_derivative(m, d)
     matrix = d.M - h * change
+    if m.opt.integrator == "implicit":
+        return ops.eliminate(matrix + h * smooth.bias_derivative(m, d), total)
     if m.derived["free_bodies"] is not None:
-        return torch.linalg.solve(matrix + h * _gyroscopic_derivative(m, d), total)
+        return ops.eliminate(matrix + h * _gyroscopic_derivative(m, d), total)
     return ops.factor_solve(ops.factor(matrix), total)
 
 
 def _semi_implicit(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
     """Velocity first, then position with the new velocity (mj_Euler, mj_implicit)."""
     d = _forward(m, d, keep)
-    implicit = m.opt.integrator == "implicitfast"
-    return ops.semi_implicit(m, d, _implicitfast_qacc(m, d) if implicit else None)
+    implicit = m.opt.integrator in ("implicit", "implicitfast")
+    return ops.semi_implicit(m, d, _implicit_qacc(m, d) if implicit else None)
 
 
 def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Data:

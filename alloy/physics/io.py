@@ -18,7 +18,7 @@ from alloy.physics.layout import FreeBodies
 from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
 from alloy.physics.tree import BALL, FREE, make_tree
 
-_INTEGRATOR = {0: "euler", 1: "rk4", 3: "implicitfast"}
+_INTEGRATOR = {0: "euler", 1: "rk4", 2: "implicit", 3: "implicitfast"}
 _CONE = {0: "pyramidal", 1: "elliptic"}
 _MATRIX_OF = {"body_imat": "body_iquat", "geom_mat": "geom_quat", "site_mat": "site_quat"}
 _TOPOLOGY = (

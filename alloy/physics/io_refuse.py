@@ -22,9 +22,6 @@ _HARMLESS = {"ENERGY", "FWDINV"}
 
 def _options(mj: mujoco.MjModel) -> list[Refusal]:
     out = []
-    integrator = spelled(mujoco.mjtIntegrator, mj.opt.integrator)
-    if integrator not in ("euler", "rk4", "implicitfast"):
-        out.append(f"option integrator={integrator!r}: use Euler, RK4 or implicitfast")
     if mj.opt.noslip_iterations:
         out.append(
             f"option noslip_iterations={mj.opt.noslip_iterations}: "

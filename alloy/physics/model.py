@@ -28,7 +28,7 @@ class Option:
     """The scalar options of mjOption that a model honours; static, part of the compiled program."""
 
     timestep: float
-    integrator: str  # euler, implicitfast, rk4
+    integrator: str  # euler, rk4, implicit, implicitfast
     cone: str  # pyramidal, elliptic
     impratio: float
     tolerance: float

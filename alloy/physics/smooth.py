@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from alloy import ops
+from alloy.ops.reference import inertia
 from alloy.ops.reference.smooth import applied_force
 from alloy.physics.model import Data, Model
 
-__all__ = ["applied_force", "kinematics", "mass_matrix", "velocity"]
+__all__ = ["applied_force", "bias_derivative", "kinematics", "mass_matrix", "velocity"]
 
 
 def kinematics(m: Model, d: Data) -> Data:
@@ -24,3 +27,8 @@ def mass_matrix(m: Model, d: Data) -> Data:
 def velocity(m: Model, d: Data) -> Data:
     """Spatial velocities and the bias force."""
     return ops.velocity(m, d)
+
+
+def bias_derivative(m: Model, d: Data) -> Tensor:
+    """Derivative of qfrc_bias by qvel, (W, nv, nv); needs body velocities."""
+    return inertia.bias_derivative(d.cinert, d.cdof, d.cdof_dot, d.cvel, d.qvel, m.tree)

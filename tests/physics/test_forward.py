@@ -18,7 +18,7 @@ from tests.physics.models import CONTACTS, EQUALITIES, JOINTS, LIMITS, SPINNING
 from tests.physics.test_constraint import settled
 
 MODELS = dict.fromkeys(GYM_MODELS) | CONTACTS | {"limits": LIMITS, "equalities": EQUALITIES}
-INTEGRATORS = {"Euler": 0, "RK4": 1, "implicitfast": 3}
+INTEGRATORS = {"Euler": 0, "RK4": 1, "implicit": 2, "implicitfast": 3}
 
 
 @pytest.mark.parametrize("which", MODELS)

@@ -129,3 +129,31 @@ def bias(
     force, momentum = math.rotate(inertia, cacc), math.rotate(inertia, cvel)
     force = force + math.cross_force(cvel, momentum)
     return math.dot(cdof, math.constant_times(tree.moved_by, force))
+
+
+def bias_derivative(
+    cinert: Tensor, cdof: Tensor, cdof_dot: Tensor, cvel: Tensor, qvel: Tensor, tree: Tree
+) -> Tensor:
+    """Derivative of `bias` by qvel, (W, nv, nv), not symmetric.
+
+    A unit of dof j's velocity gives the bodies it moves the velocity cdof_j, and the acceleration
+    twice = cdof_dot_j + u_j x cdof_j, less v x cdof_j, where u_j is the velocity just behind the
+    dof and v the body's. So each body has one 6 x 6 matrix, and pairs of dofs take that of the
+    subtree of the lower one.
+    """
+    inertia = spatial_inertia(cinert)
+    w, v = (math.cross_matrix(x) for x in cvel.split(3, -1))
+    torque, force = (math.cross_matrix(x) for x in math.rotate(inertia, cvel).split(3, -1))
+    none = torch.zeros_like(w)
+    motion = torch.cat([torch.cat([w, none], -1), torch.cat([v, w], -1)], -2)
+    on_momentum = torch.cat([torch.cat([torque, force], -1), torch.cat([force, none], -1)], -2)
+    own = -(motion.mT @ inertia + on_momentum + inertia @ motion)
+    own = math.constant_times(tree.moved_by, own.flatten(-2)).unflatten(-1, (6, 6))
+    composite = spatial_inertia(math.constant_times(tree.moved_by, cinert))
+
+    up_to = tree.m_lower + tree.m_upper * (1 - tree.before.mT)  # a ball's dofs turn together
+    behind = math.constant_times(up_to, cdof * qvel.unsqueeze(-1))
+    twice = cdof_dot + math.cross_motion(behind, cdof)
+    above = math.rotate_inv(own, cdof) @ cdof.mT + math.rotate(composite, cdof) @ twice.mT
+    below = cdof @ (math.rotate(own, cdof) + math.rotate(composite, twice)).mT
+    return above * tree.m_lower + below * tree.m_upper
