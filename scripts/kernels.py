@@ -16,11 +16,10 @@ from torch import Tensor
 
 from alloy import ops
 from alloy.ops.triton import lane
-from alloy.ops.triton.collide import SHAPES
 from alloy.physics.model import Data, tensor_fields
 
 OPS = (
-    "kinematics", "tendon", "mass_matrix", "collide", "contacts", "rows", "velocity", "passive",
+    "kinematics", "tendon", "mass_matrix", "contacts", "rows", "velocity", "passive",
     "reference_acceleration", "actuation", "solve", "sensor", "factor", "factor_solve",
     "eliminate", "integrate_quat", "semi_implicit", "runge_kutta_stage", "runge_kutta_end",
     "keep_sound",
@@ -75,15 +74,14 @@ def outputs(result: Any, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def note_calls(run: Callable[[], Any]) -> dict[str, Call]:
-    """The last call of every op, and of every kind of collider, while `run` takes the reference."""
+    """The last call of every op while `run` takes the reference."""
     calls: dict[str, Call] = {}
     originals = {name: getattr(ops, name) for name in OPS}
 
     def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def op(*args: Any) -> Any:
             result = function(*args)
-            key = f"collide {SHAPES[args[0]][0]}" if name == "collide" else name
-            calls[key] = Call(args, outputs(result, args))
+            calls[name] = Call(args, outputs(result, args))
             return result
 
         return op
@@ -101,7 +99,7 @@ def note_calls(run: Callable[[], Any]) -> dict[str, Call]:
 
 def twin_of(call: str) -> Callable[..., tuple[Tensor, ...]]:
     """The kernel behind a call of `note_calls`."""
-    op = getattr(ops, call.split()[0])
+    op = getattr(ops, call)
 
     def twin(*args: Any) -> tuple[Tensor, ...]:
         with ops.kernels(True):

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from alloy.physics.tree import Tree
 
 __all__ = [
-    "COLLIDER_KINDS", "actuation", "by_kernel", "collide", "collider_slots", "contacts",
-    "eliminate", "factor", "factor_solve", "integrate_quat", "keep_sound", "kernels", "kinematics",
-    "mass_matrix", "passive", "reference_acceleration", "rows", "runge_kutta_end",
-    "runge_kutta_stage", "semi_implicit", "sensor", "solve", "tendon", "velocity",
+    "COLLIDER_KINDS", "actuation", "by_kernel", "collider_slots", "contacts", "eliminate", "factor",
+    "factor_solve", "integrate_quat", "keep_sound", "kernels", "kinematics", "mass_matrix",
+    "passive", "reference_acceleration", "rows", "runge_kutta_end", "runge_kutta_stage",
+    "semi_implicit", "sensor", "solve", "tendon", "velocity",
 ]  # fmt: skip
 
 
@@ -68,42 +68,6 @@ COLLIDER_KINDS = tuple(reference_collide.COLLIDERS)  # (mjtGeom of geom 1, of ge
 def collider_slots(kind: tuple[int, int]) -> int:
     """Number of contact slots that each pair of a kind has."""
     return reference_collide.COLLIDERS[kind].slots
-
-
-def collide(
-    kind: tuple[int, int],
-    pos1: Tensor,
-    mat1: Tensor,
-    size1: Tensor,
-    pos2: Tensor,
-    mat2: Tensor,
-    size2: Tensor,
-    margin: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Contacts of P pairs of geoms of one kind, K = `collider_slots(kind)` slots for each.
-
-    Args:
-        kind: one of COLLIDER_KINDS.
-        pos1: (W, P, 3) centres of geom 1 [m].
-        mat1: (W, P, 3, 3) its rotations.
-        size1: (1|W, P, 3) its sizes as in mjModel [m].
-        pos2: (W, P, 3), of geom 2 as of geom 1.
-        mat2: (W, P, 3, 3).
-        size2: (1|W, P, 3).
-        margin: (1|W, P) distance at which contacts begin [m]; looked at only where it decides
-            which contacts there are: the caller drops those with dist > margin.
-
-    Returns:
-        dist (W, P, K), negative in penetration and 1e10 in slots without a contact, pos
-        (W, P, K, 3) midway between the surfaces, and frame (W, P, K, 3, 3) with the normal from
-        geom 1 to geom 2 in its first row. Source: MuJoCo's primitive colliders.
-    """
-    if by_kernel(pos1, mat1, size1, pos2, mat2, size2, margin):
-        from alloy.ops.triton import collide as kernel
-
-        if kind in kernel.SHAPES:
-            return kernel.collide(kind, pos1, mat1, size1, pos2, mat2, size2, margin)
-    return reference_collide.COLLIDERS[kind].fn(pos1, mat1, size1, pos2, mat2, size2, margin)
 
 
 def factor(a: Tensor) -> Tensor:
@@ -171,8 +135,8 @@ def solve(
 def eliminate(a: Tensor, b: Tensor) -> Tensor:
     """Solution (W, n) of A x = b (W, n), A (W, n, n) not symmetric but near one that is definite.
 
-    On a GPU no pivots are sought, as in MuJoCo's mju_factorLUSparse. A singular matrix gives
-    non-finite numbers in its own world, no error.
+    No pivots are sought, as in MuJoCo's mju_factorLUSparse. A singular matrix gives non-finite
+    numbers in its own world, no error.
     """
     if by_kernel(a, b):
         from alloy.ops.triton import linear

@@ -49,14 +49,19 @@ def _expm1(x):
 
 
 @triton.jit
+def _time_constant(actuator_dynprm, owner, w, m):
+    """Of a filter, at least MINVAL: in the field's dtype, where a plain number may be rounded."""
+    tau = load(actuator_dynprm, 10 * owner, w, m)
+    return tl.maximum(tau, tl.full(tau.shape, MINVAL, tau.dtype))
+
+
+@triton.jit
 def activation_rate(act, control, a, actuator_dynprm, act_ptr, w, m):
     """Act_dot: the control, or (control - act) / tau of a filter."""
     rate = control
     if tl.load(act_ptr + a * ACT + FILTER) == 1:
-        tau = tl.maximum(
-            load(actuator_dynprm, 10 * tl.load(act_ptr + a * ACT + OWNER), w, m), MINVAL
-        )
-        rate = (control - load(act, a, w, m)) / tau
+        owner = tl.load(act_ptr + a * ACT + OWNER)
+        rate = (control - load(act, a, w, m)) / _time_constant(actuator_dynprm, owner, w, m)
     return rate
 
 
@@ -72,7 +77,7 @@ def next_activation(
         if tl.load(row + ENABLED) == 1:
             step = rate * DT
             if tl.load(row + EXACT) == 1:
-                tau = tl.maximum(load(actuator_dynprm, 10 * owner, w, m), MINVAL)
+                tau = _time_constant(actuator_dynprm, owner, w, m)
                 step = -rate * tau * _expm1(-DT / tau)
             value += step
         if tl.load(row + LIMITED) == 1:

@@ -56,8 +56,8 @@ def _contacts_kernel(
 
 
 def has_kernel(m: Model) -> bool:
-    """Whether every kind of pair of a model has a kernel."""
-    return all(group.kind in SHAPES for group in m.pairs)
+    """Whether every kind of pair of a model has a kernel that fills its slots."""
+    return all(SHAPES.get(g.kind, ("", 0))[1] == g.slots for g in m.pairs)
 
 
 def contacts(m: Model, d: Data) -> Data:

@@ -1,5 +1,8 @@
 """The colliders' kernels against the float64 reference, slot by slot; as sets where it is tied."""
 
+from types import SimpleNamespace
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +10,11 @@ import torch
 from alloy.math import quat_normalize, quat_to_mat
 from alloy.ops.reference.collide import COLLIDERS as REFERENCE
 from alloy.ops.reference.collide_shared import FAR, tolerance
-from alloy.ops.triton.collide import SHAPES, TOLERANCE, collide, collide_pairs
+from alloy.ops.triton.collide import SHAPES, TOLERANCE
+from alloy.ops.triton.contacts import contacts, has_kernel
 from alloy.ops.triton.lane import field
+from alloy.physics.layout import PairGroup
+from alloy.physics.model import Data
 from scripts.kernels import cast
 from tests.ops.oracle import (
     BOX,
@@ -27,6 +33,31 @@ from tests.ops.oracle import (
 
 KINDS = list(SHAPES)
 QUARTER = np.pi / 2
+
+
+class InOrder(NamedTuple):
+    """As much of the tables of contacts as the stage looks at: slots in the order of colliders."""
+
+    order: None = None
+
+
+def picked(kind, pos, mat, size, geom1, geom2, margin):
+    """Contacts of pairs of geoms by the stage of a step: dist (W, P, K), pos, frame."""
+    slots, pairs = SHAPES[kind][1], len(geom1)
+    m = SimpleNamespace(
+        pairs=(PairGroup(kind, geom1, geom2, slots, 0),), ncon=pairs * slots, geom_size=size,
+        derived={"contact": InOrder(), "pair_margin": {kind: margin}},
+    )  # fmt: skip
+    d = contacts(m, Data(qpos=pos[:, 0], geom_xpos=pos, geom_xmat=mat))
+    found = (d.contact_dist, d.contact_pos, d.contact_frame)
+    return tuple(x.unflatten(1, (pairs, slots)) for x in found)
+
+
+def collide(kind, pos1, mat1, size1, pos2, mat2, size2, margin):
+    """The same with the pairs' geoms given in order, as colliders of the reference take them."""
+    geoms = torch.arange(2 * pos1.shape[1])
+    both = (torch.cat(x, 1) for x in ((pos1, pos2), (mat1, mat2), (size1, size2)))
+    return picked(kind, *both, *geoms.chunk(2), margin)
 
 
 def poses(worlds: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -90,9 +121,17 @@ def test_pairs_are_picked_from_all_geoms():
     geom1, geom2 = torch.tensor([5, 0, 0, 2]), torch.tensor([1, 4, 3, 1])
     margin = torch.tensor([[0.5, 0.0, 0.1, 0.0]], dtype=torch.float64)
     for kind in (KINDS[0], (SPHERE, BOX), (BOX, BOX)):
-        picked = [x[:, g] for g in (geom1, geom2) for x in (pos, mat, size)]
-        expected = REFERENCE[kind].fn(*picked, margin)
-        assert_close(collide_pairs(pos, mat, size, geom1, geom2, margin, kind), expected, 1e-12)
+        of_pairs = [x[:, g] for g in (geom1, geom2) for x in (pos, mat, size)]
+        expected = REFERENCE[kind].fn(*of_pairs, margin)
+        assert_close(picked(kind, pos, mat, size, geom1, geom2, margin), expected, 1e-12)
+
+
+def test_kinds_and_slots_that_no_kernel_knows():
+    def model(kind, slots):
+        return SimpleNamespace(pairs=(PairGroup(kind, *torch.zeros(2, 1), slots, 0),))
+
+    assert has_kernel(model((BOX, BOX), 8))
+    assert not has_kernel(model((BOX, BOX), 4)) and not has_kernel(model((BOX, 7), 8))
 
 
 def test_decisions_are_the_references():
