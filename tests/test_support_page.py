@@ -15,7 +15,10 @@ from alloy.physics import forward, io
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-conformance = importlib.import_module("conformance")
+conformance, compare, corpora = (
+    importlib.import_module(name)
+    for name in ("conformance", "conformance_compare", "conformance_corpora")
+)
 FEATURES = importlib.import_module("features").FEATURES
 
 
@@ -41,24 +44,47 @@ def test_every_feature_is_a_model(section):
 
 
 def test_what_is_refused_and_what_mujoco_cannot_read_are_named():
-    refused = conformance.examine("features", "dcmotor", FEATURES["actuator"]["dcmotor"])
+    refused = compare.examine("features", "dcmotor", FEATURES["actuator"]["dcmotor"])
     assert refused.verdict == "refused" and "dcmotor" in refused.note
-    broken = conformance.examine(
+    broken = compare.examine(
         "features", "broken", "<mujoco><worldbody><geom type='x'/></worldbody></mujoco>"
     )
-    assert broken.verdict == "not read" and broken.note
-    text = conformance.page(
-        [
-            refused,
-            broken,
-            conformance.Result("other", "m", "equal", dict.fromkeys(conformance.BOUNDS, 0.0)),
-        ]
-    )
-    assert "| features | 1 | 0 | 0 | 1 |" in text and "| other | 1 | 1 | 0 | 0 |" in text
+    assert broken.verdict == "no model" and broken.note
+    equal = compare.Result("other", "m", "equal", dict.fromkeys(compare.BOUNDS, 0.0))
+    text = conformance.page([refused, broken, equal])
+    assert "| features | 1 | 0 | 0 | 1 | 0 | 0 | 0.0% | 100.0% |" in text
+    assert "| total | 2 | 1 | 0 | 1 | 0 | 0 | 50.0% | 100.0% |" in text
+    assert f"| features | broken | {broken.note} |" in text
+
+
+def test_a_model_that_takes_long_or_breaks_is_said_to(monkeypatch):
+    model = FEATURES["joint"]["limits"]
+    slow = compare.examine("features", "slow", model, seconds=0.01)
+    assert slow.verdict == "too slow" and "dofs" in slow.note
+    monkeypatch.setattr(compare, "compare", lambda *_: 1 / 0)
+    failed = compare.examine("features", "failed", model)
+    assert failed.verdict == "failed" and "ZeroDivisionError" in failed.note
+
+
+def test_corpora_are_found_by_name(tmp_path):
+    for file in ("suite/a.xml", "suite/sub/b.xml", "other/c.xml", "locomotion/d.txt"):
+        path = tmp_path / "dm_control" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("<mujoco/>")
+
+    def names(corpus):
+        return [e.name for e in corpora.corpus(corpus, tmp_path)]
+
+    assert names("dm_control suite") == ["a.xml", "sub/b.xml"]
+    assert names("dm_control, the rest") == ["other/c.xml"]
+    assert names("dm_control locomotion") == []
+    assert "half_cheetah.xml" in names("gymnasium")
+    with pytest.raises(FileNotFoundError, match="robosuite"):
+        names("robosuite")
 
 
 def test_a_difference_is_seen():
-    assert conformance.relative(torch.tensor([1.0, 3.0]), np.array([1.0, 3.5])) == pytest.approx(
+    assert compare.relative(torch.tensor([1.0, 3.0]), np.array([1.0, 3.5])) == pytest.approx(
         0.5 / 4.5
     )
     mj = mujoco.MjModel.from_xml_string(FEATURES["contact"]["plane with box"])
@@ -67,10 +93,12 @@ def test_a_difference_is_seen():
     mujoco.mj_forward(mj, mjd)
     m = io.put_model(mj, dtype=torch.float64)
     d = forward.forward(m, io.put_data(m, mj, mjd))
-    assert conformance.contact_error(mjd, m, d, 0) < 1e-9
+    assert compare.contact_error(mjd, m, d, 0) < 1e-9
+    assert not list(compare.differing_pairs(mj, mjd, m, d, 0))
     mjd.qpos[2] = 0.08
     mujoco.mj_forward(mj, mjd)
-    assert conformance.contact_error(mjd, m, d, 0) > 1e-3
+    assert compare.contact_error(mjd, m, d, 0) > 1e-3
+    assert list(compare.differing_pairs(mj, mjd, m, d, 0)) == ["box-plane"]
     mjd.qpos[2] = 1
     mujoco.mj_forward(mj, mjd)
-    assert conformance.contact_error(mjd, m, d, 0) == float("inf")
+    assert compare.contact_error(mjd, m, d, 0) == float("inf")
