@@ -70,9 +70,9 @@ PINCH = """
 <actuator><position joint="l" kp="5000"/><position joint="r" kp="5000"/></actuator>"""
 
 
-def creep(cone: str, impratio: int) -> tuple[float, float]:
+def creep(cone: str, impratio: int, noslip: int = 0) -> tuple[float, float]:
     """Sinking speed of the pinched capsule in m/s, ours and MuJoCo's."""
-    option = f'<option cone="{cone}" impratio="{impratio}"/>'
+    option = f'<option cone="{cone}" impratio="{impratio}" noslip_iterations="{noslip}"/>'
     mj = mujoco.MjModel.from_xml_string(f"<mujoco>{option}{PINCH}</mujoco>")
     sim, data = alloy.build(mj, dtype=torch.float64), mujoco.MjData(mj)
     sim.ctrl = torch.full((1, 2), 0.002)
@@ -98,13 +98,15 @@ def test_c20_creep_scales_with_the_inverse_of_impratio():
     assert soft / stiff == pytest.approx(10, rel=0.1)
 
 
-def test_c20_noslip_is_refused_by_name():
-    with pytest.raises(NotImplementedError, match="noslip_iterations=10"):
-        build(MOCAP, '<option noslip_iterations="10"/>')
-
-
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-def test_c20_stacks_with_almost_no_friction_stay(cone):
+def test_c20_noslip_ends_the_creep(cone):
+    ours, theirs = creep(cone, 10, noslip=10)
+    assert abs(ours) < 1e-7 and abs(theirs) < 1e-7
+
+
+@pytest.mark.parametrize("noslip", [0, 5])
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_c20_stacks_with_almost_no_friction_stay(cone, noslip):
     stacks = "".join(
         f"""<body pos="{x} 0 .2"><freejoint/>
               <geom type="box" size=".2 .2 .2" mass="1" friction="{mu} 0 0"/></body>
@@ -114,7 +116,7 @@ def test_c20_stacks_with_almost_no_friction_stay(cone):
     )
     sim = build(
         f'<geom type="plane" size="9 9 1" friction="0 0 0"/>{stacks}',
-        f'<option cone="{cone}" timestep=".005"/>',
+        f'<option cone="{cone}" timestep=".005" noslip_iterations="{noslip}"/>',
     )
     with torch.inference_mode():
         for _ in range(100):

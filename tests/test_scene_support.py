@@ -9,7 +9,7 @@ import alloy
 from tests.physics.fixture import GYM_ASSETS, GYM_MODELS
 
 MIXED = """
-<mujoco><option noslip_iterations="3" solver="CG"/><custom><numeric name="n" data="1"/></custom>
+<mujoco><option solver="CG"><flag override="enable"/></option><custom><numeric name="n" data="1"/></custom>
 <worldbody><camera name="eye"/><geom name="floor" type="plane" size="1 1 1"/>
   <body><joint name="hinge" axis="0 1 0"/><geom name="ball" size=".1"/></body>
   <body pos="0 0 1"><joint name="odd" type="slide" springdamper="1 1"/><geom name="b" size=".1"/>
@@ -34,7 +34,7 @@ def test_every_element_has_its_status_and_reason():
     assert found["actuator 'u'"].reason.startswith("gaintype='user'")
     assert found["sensor 'p'"].status == "honoured"
     assert found["sensor 'q'"].reason.startswith("of type 'user'")
-    assert found["option noslip_iterations=3"].status == "refused"
+    assert found["option flag override='enable'"].status == "refused"
     assert found["contact of geom 'floor' with geom 'ball'"].reason == "plane-sphere"
     assert found["option integrator"].reason == "euler"
     ignored = {e.name for e in report.with_status("ignored")}

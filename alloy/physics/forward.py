@@ -20,6 +20,7 @@ from torch import Tensor
 
 from alloy import math, ops
 from alloy.ops import control
+from alloy.ops.reference import noslip
 from alloy.physics import actuation, constraint, passive, sensor, sensor_forces, smooth
 from alloy.physics import collision as contact
 from alloy.physics.model import Data, Model, tensor_fields
@@ -68,11 +69,17 @@ def solve(m: Model, d: Data) -> Data:
         loss = torch.cat([x.expand(worlds, -1) for x in (loss, tendons)], -1)
     cold = "warmstart" in m.opt.disable
     opt = (m.opt.tolerance, m.opt.ls_tolerance, m.opt.iterations, m.opt.ls_iterations)
+    rows = (d.efc_J, d.efc_aref, d.efc_D, loss, m.con_friction)
+    scale = 1 / (m.meaninertia * max(1, m.nv))
     qacc, qfrc_constraint, force, niter = ops.solve(
-        d.M, d.qfrc_smooth, d.efc_J, d.efc_aref, d.efc_D, loss, m.con_friction,
-        torch.zeros_like(d.qvel) if cold else d.qacc_warmstart, m.efc, m.opt.impratio,
-        1 / (m.meaninertia * max(1, m.nv)), opt, m.tree,
+        d.M, d.qfrc_smooth, *rows, torch.zeros_like(d.qvel) if cold else d.qacc_warmstart, m.efc,
+        m.opt.impratio, scale, opt, m.tree,
     )  # fmt: skip
+    if m.opt.noslip_iterations:
+        qacc, qfrc_constraint, force = noslip.noslip(
+            d.M, d.qfrc_smooth, qacc, *rows, m.efc, m.opt.impratio, scale, m.derived["noslip"],
+            (m.opt.noslip_tolerance, m.opt.noslip_iterations),
+        )  # fmt: skip
     return replace(
         d, qacc=qacc, qfrc_constraint=qfrc_constraint, efc_force=force, solver_niter=niter
     )

@@ -55,6 +55,8 @@ def _option(mj: mujoco.MjModel) -> Option:
         ls_tolerance=float(opt.ls_tolerance),
         iterations=int(opt.iterations),
         ls_iterations=int(opt.ls_iterations),
+        noslip_tolerance=float(opt.noslip_tolerance),
+        noslip_iterations=int(opt.noslip_iterations),
         density=float(opt.density),
         viscosity=float(opt.viscosity),
         disable=frozenset(name for name, flag in flags.items() if opt.disableflags & flag),

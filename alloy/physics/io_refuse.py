@@ -22,11 +22,6 @@ _HARMLESS = {"ENERGY", "FWDINV"}
 
 def _options(mj: mujoco.MjModel) -> list[Refusal]:
     out = []
-    if mj.opt.noslip_iterations:
-        out.append(
-            f"option noslip_iterations={mj.opt.noslip_iterations}: "
-            "set it to 0, or raise impratio against slip"
-        )
     for name, bit in mujoco.mjtEnableBit.__members__.items():
         flag = name.removeprefix("mjENBL_")
         if name.startswith("mjENBL_") and mj.opt.enableflags & int(bit) and flag not in _HARMLESS:

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.ops.reference.noslip import NoslipPlan
 from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
 from alloy.physics.io_refuse_forces import refusals
@@ -36,7 +37,20 @@ def all_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> dict[st
         "passive": passive_tables(m, put),
         "actuation": actuation_tables(m, put),
         "sensor": sensor_tables(m, put, layout),
+        "noslip": noslip_plan(layout) if m.opt.noslip_iterations else None,
     }
+
+
+def noslip_plan(layout: ConstraintLayout) -> NoslipPlan:
+    """Rows of friction: losses, then contacts by slot."""
+    contacts = []
+    for cone in layout.cones:
+        slots = range(cone.n) if cone.slots is None else cone.slots.tolist()
+        contacts += [(slot, cone.start + k * cone.dim, cone.dim) for k, slot in enumerate(slots)]
+    return NoslipPlan(
+        losses=tuple(range(layout.ne, layout.ne + layout.nf)),
+        contacts=tuple((row, dim, slot) for slot, row, dim in sorted(contacts)),
+    )
 
 
 def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:

@@ -35,6 +35,8 @@ class Option:
     ls_tolerance: float
     iterations: int
     ls_iterations: int
+    noslip_tolerance: float
+    noslip_iterations: int
     density: float
     viscosity: float
     disable: frozenset[str]  # names of mjtDisableBit without the prefix, lower case
