@@ -9,7 +9,8 @@ import alloy
 from tests.physics.fixture import GYM_ASSETS, GYM_MODELS
 
 MIXED = """
-<mujoco><option solver="CG"><flag override="enable"/></option><custom><numeric name="n" data="1"/></custom>
+<mujoco><option solver="CG"><flag override="enable"/></option>
+<custom><numeric name="n" data="1"/></custom>
 <worldbody><camera name="eye"/><geom name="floor" type="plane" size="1 1 1"/>
   <body><joint name="hinge" axis="0 1 0"/><geom name="ball" size=".1"/></body>
   <body pos="0 0 1"><joint name="odd" type="slide" springdamper="1 1"/><geom name="b" size=".1"/>
