@@ -9,6 +9,7 @@ import numpy as np
 
 from alloy.physics.io_elements import Refusal, name_of, spelled
 from alloy.physics.io_sensors import FRAME_KINDS, SUPPORTED, sensor_kind
+from alloy.physics.io_sensors_geometry import refusals as geometry_refusals
 from alloy.physics.io_tendons import is_spatial
 
 _TRN, _DYN = mujoco.mjtTrn, mujoco.mjtDyn
@@ -122,7 +123,12 @@ def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
         if kind in ("force", "torque") and any(is_spatial(m, t) for t in range(m.ntendon)):
             what = "in a model with spatial tendons, whose pull on bodies is not counted"
             yield i, f"{name} of type {kind!r} {what}; remove the sensor or the tendons"
-        if kind == "touch" and int(m.site_type[m.sensor_objid[i]]) == mujoco.mjtGeom.mjGEOM_MESH:
+        for text in geometry_refusals(m, i):
+            yield i, f"{name} of type {kind!r}: {text}"
+        zone = kind == "touch" or (
+            kind == "contact" and m.sensor_objtype[i] == mujoco.mjtObj.mjOBJ_SITE
+        )
+        if zone and int(m.site_type[m.sensor_objid[i]]) == mujoco.mjtGeom.mjGEOM_MESH:
             yield i, f"{name}: a zone of type 'mesh'; use a box, sphere or another primitive"
         framed = kind.startswith("frame")
         for what, value, given in (

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.physics.io_sensors_contact import contact_sensors, contact_spec, zones
+from alloy.physics.io_sensors_geometry import DISTANCES, distances, ray_fields, rays
 from alloy.physics.layout import ConstraintLayout
 from alloy.physics.sensor import FramePart, Frames, SensorGroup, SensorTables, TouchTables
 
 Put = Callable[..., Tensor]
 Array = np.ndarray
 
-_OBJ, _GEOM = mujoco.mjtObj, mujoco.mjtGeom
+_OBJ = mujoco.mjtObj
 
 # objects that carry a frame, by MuJoCo's id, and the name of that kind of frame in sensor.py
 FRAME_KINDS = {
@@ -53,7 +55,8 @@ _ENERGIES = {"e_potential", "e_kinetic"}
 _ACCELERATIONS = {"accelerometer", "framelinacc", "frameangacc"}
 SUPPORTED = (
     set(_DIRECT) | set(_AXES) | (_BY_FRAME - {"frameaxis"}) | _FORCES | _ENERGIES | set(_LIMITS)
-    | {"tendonactfrc", "ballquat", "subtreelinvel", "subtreeangmom", "touch"}
+    | {"tendonactfrc", "ballquat", "subtreelinvel", "subtreeangmom", "touch", "rangefinder"}
+    | {"contact"} | set(DISTANCES)
 )  # fmt: skip
 
 
@@ -64,25 +67,40 @@ def sensor_kind(m: mujoco.MjModel, i: int) -> str:
 
 def sensor_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> SensorTables:
     """Sensors grouped by what is evaluated together, and where each entry goes."""
-    members: dict[str, list[int]] = defaultdict(list)
+    members: dict[tuple[str, Hashable], list[int]] = defaultdict(list)
     for i in range(m.nsensor):
-        kind = sensor_kind(m, i)
-        name = "direct" if kind in _DIRECT else "frameaxis" if kind in _AXES else kind
-        members[name].append(i)
-    groups = tuple(_group(m, put, layout, kind, ids) for kind, ids in members.items())
+        members[_together(m, i)].append(i)
+    for (kind, _), ids in members.items():
+        if kind == "distance":
+            ids.sort(key=lambda i: DISTANCES.index(sensor_kind(m, i)))
+    groups = tuple(_group(m, put, layout, kind, ids) for (kind, _), ids in members.items())
     columns = np.concatenate(
         [np.arange(m.sensor_dim[i]) + m.sensor_adr[i] for ids in members.values() for i in ids]
         or [np.zeros(0, int)]
     )
+    kinds = {kind for kind, _ in members}
+    touch = m.sensor_objid[m.sensor_type == mujoco.mjtSensor.mjSENS_TOUCH]
     return SensorTables(
         groups=groups,
         order=None if (np.diff(columns) == 1).all() else put(np.argsort(columns)),
         cutoff=_cutoff(m, put),
-        touch=_touch(m, put, m.sensor_objid[members["touch"]]) if "touch" in members else None,
-        acceleration=not _ACCELERATIONS.isdisjoint(members),
-        forces=not _FORCES.isdisjoint(members),
+        touch=_touch(m, put, touch) if len(touch) else None,
+        acceleration=not _ACCELERATIONS.isdisjoint(kinds),
+        forces=not _FORCES.isdisjoint(kinds),
         magnetic=put(m.opt.magnetic),
     )
+
+
+def _together(m: mujoco.MjModel, i: int) -> tuple[str, Hashable]:
+    """Kind of a sensor's group, and what else its members have in common."""
+    kind = sensor_kind(m, i)
+    if kind == "rangefinder":
+        return kind, ray_fields(m, i)
+    if kind == "contact":
+        return kind, contact_spec(m, i)
+    if kind in _DIRECT:
+        return "direct", None
+    return ("frameaxis" if kind in _AXES else "distance" if kind in DISTANCES else kind), None
 
 
 def _limit_rows(
@@ -109,6 +127,13 @@ def _group(
     objects = m.sensor_objid[ids]
     if kind == "direct":
         return _direct(m, put, ids)
+    if kind == "rangefinder":
+        seen = rays(m, put, m.site_bodyid[objects])
+        return SensorGroup(kind, fields=ray_fields(m, ids[0]), index=put(objects), rays=seen)
+    if kind == "distance":
+        return SensorGroup(kind, distances=distances(m, put, ids))
+    if kind == "contact":
+        return SensorGroup(kind, contacts=contact_sensors(m, put, layout, ids))
     if kind == "tendonactfrc":
         on_tendon = m.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON
         pulls = on_tendon[:, None] & (m.actuator_trnid[:, :1] == objects)
@@ -172,7 +197,8 @@ def _cutoff(m: mujoco.MjModel, put: Put) -> tuple[Tensor, Tensor] | None:
         entries = slice(m.sensor_adr[i], m.sensor_adr[i] + m.sensor_dim[i])
         real = m.sensor_datatype[i] == mujoco.mjtDataType.mjDATATYPE_REAL
         positive = m.sensor_datatype[i] == mujoco.mjtDataType.mjDATATYPE_POSITIVE
-        if m.sensor_cutoff[i] > 0 and (real or positive):
+        clipped = sensor_kind(m, i) not in ("contact", "geomfromto")
+        if m.sensor_cutoff[i] > 0 and (real or positive) and clipped:
             high[entries] = m.sensor_cutoff[i]
             if real:
                 low[entries] = -m.sensor_cutoff[i]
@@ -180,18 +206,4 @@ def _cutoff(m: mujoco.MjModel, put: Put) -> tuple[Tensor, Tensor] | None:
 
 
 def _touch(m: mujoco.MjModel, put: Put, sites: Array) -> TouchTables:
-    kind = m.site_type[sites]
-    return TouchTables(
-        sites=put(sites),
-        body=put(m.site_bodyid[sites][:, None]),
-        size=put(_half_sizes(kind, m.site_size[sites])),
-        is_round=put(np.isin(kind, [_GEOM.mjGEOM_SPHERE, _GEOM.mjGEOM_ELLIPSOID])),
-        is_box=put(kind == _GEOM.mjGEOM_BOX),
-        is_capsule=put(kind == _GEOM.mjGEOM_CAPSULE),
-    )
-
-
-def _half_sizes(kind: Array, size: Array) -> Array:
-    """Three semi-axes, three half-edges, or radius and half-length; never zero."""
-    size = np.where((kind == _GEOM.mjGEOM_SPHERE)[:, None], size[:, :1], size)
-    return np.where(size > 0, size, 1.0)
+    return TouchTables(zones(m, put, sites), put(m.site_bodyid[sites][:, None]))

@@ -12,8 +12,9 @@ from alloy.math import quat_mul
 from alloy.ops.reference.sensor import body_acceleration
 from alloy.physics.model import Data, Model
 
-__all__ = ["FramePart", "Frames", "SensorGroup", "SensorTables", "TouchTables",
-           "body_acceleration", "sensor"]  # fmt: skip
+__all__ = ["ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs", "RayGroup", "Rays",
+           "SensorGroup", "SensorTables", "TouchTables", "Zones", "body_acceleration",
+           "sensor"]  # fmt: skip
 
 # kind of object -> position and orientation in Data, orientation in its body in Model
 _POSES = {
@@ -74,18 +75,82 @@ class SensorGroup:
     index: Tensor | None = None
     select: Tensor | None = None  # a constant matrix
     count: int = 0  # of sensors that need nothing else
+    rays: Rays | None = None
+    distances: Distances | None = None
+    contacts: ContactSensors | None = None
+
+
+@dataclass(frozen=True)
+class RayGroup:
+    """Geoms of one type, and which rays see them."""
+
+    kind: int  # mjtGeom
+    geoms: Tensor  # (n,)
+    seen: Tensor | None  # (rays, n) bool; None: all by all
+
+
+@dataclass(frozen=True)
+class Rays:
+    """What rays can hit."""
+
+    groups: tuple[RayGroup, ...]
+
+
+@dataclass(frozen=True)
+class GeomPairs:
+    """Pairs of geoms of the same two types, as the collider of these types takes them."""
+
+    kind: tuple[int, int]  # mjtGeom of geom1 and geom2
+    geom1: Tensor  # (n,)
+    geom2: Tensor  # (n,)
+    margin: Tensor  # (1, n) largest distance that is measured
+    back: Tensor | None  # (n, 1) bool: the sensor asks from geom2 to geom1; None: never
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Queries for the nearest of some pairs of geoms, and which query each sensor reads."""
+
+    pairs: tuple[GeomPairs, ...]
+    choices: Tensor  # (queries, most) pairs of each query, one group after another, repeated
+    cutoff: Tensor  # (queries,)
+    dist: Tensor  # (n,) queries of the sensors of each kind
+    normal: Tensor
+    fromto: Tensor
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Convex volumes of sites."""
+
+    sites: Tensor  # (n,)
+    size: Tensor  # (n, 3), three semi-axes of a sphere or ellipsoid
+    is_round: Tensor  # (n,) bool: sphere or ellipsoid
+    is_box: Tensor  # (n,) bool
+    is_capsule: Tensor  # (n,) bool; else a cylinder
+
+
+@dataclass(frozen=True)
+class ContactSensors:
+    """Contact sensors that report the same of as many contacts."""
+
+    slots: Tensor  # (n,) contacts that some of them may report, in MuJoCo's order
+    match: Tensor  # (sensors, n) bool
+    back: Tensor | None  # (sensors, n) bool: seen from geom2's side; None: none is
+    signs: Tensor | None  # (sensors, n, fields) +1, or -1 where seen from the other side flips it
+    zones: Zones | None  # in which the contacts must lie
+    fields: tuple[str, ...]
+    num: int
+    reduce: str  # none, mindist, maxforce, netforce
+    wrench_order: Tensor | None  # contacts by rows -> slots; None: the same
 
 
 @dataclass(frozen=True)
 class TouchTables:
-    """Zones of the touch sensors."""
+    """Zones of the touch sensors, and the bodies that feel in them."""
 
-    sites: Tensor  # (n,)
+    zones: Zones
     body: Tensor  # (n, 1)
-    size: Tensor  # (n, 3)
-    is_round: Tensor  # (n,) bool: sphere or ellipsoid
-    is_box: Tensor  # (n,) bool
-    is_capsule: Tensor  # (n,) bool; else a cylinder
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,13 @@ from alloy.math import (
 )
 from alloy.ops.reference.body_forces import body_acceleration, forces
 from alloy.ops.reference.passive import energy_of_springs
+from alloy.ops.reference.sensor_contact import contact
+from alloy.ops.reference.sensor_distance import distances
+from alloy.ops.reference.sensor_rays import rangefinder
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
-    from alloy.physics.sensor import Frames, SensorGroup, SensorTables, TouchTables
+    from alloy.physics.sensor import Frames, SensorGroup, SensorTables, TouchTables, Zones
 
 
 def sensor(m: Model, d: Data) -> Data:
@@ -196,21 +199,21 @@ def _touch(m: Model, d: Data, g: SensorGroup) -> Tensor:
     """Normal forces of the body's contacts whose force, drawn as a ray, meets the site's volume."""
     t: TouchTables = m.derived["sensor"].touch
     if not m.ncon:
-        return d.qpos.new_zeros(d.qpos.shape[0], t.size.shape[0])
+        return d.qpos.new_zeros(d.qpos.shape[0], t.zones.size.shape[0])
     slots, force = _contact_normals(m, d)
     contact = m.derived["contact"]
     second = t.body == contact.body2[slots]  # (n, ncon)
     mine = second | (t.body == contact.body1[slots])
     sign = torch.where(second, -1.0, 1.0).to(force.dtype).unsqueeze(-1)
-    mat, origin = d.site_xmat[:, t.sites], d.site_xpos[:, t.sites]
+    mat, origin = d.site_xmat[:, t.zones.sites], d.site_xpos[:, t.zones.sites]
     # points and rays in the sites' frames, (W, n, ncon, 3): rows times a matrix
     point = (d.contact_pos[:, slots].unsqueeze(1) - origin.unsqueeze(2)) @ mat
     ray = (d.contact_frame[:, slots, 0].unsqueeze(1) * sign) @ mat
-    felt = mine & (force > 0).unsqueeze(1) & _ray_meets(t, point, ray)
+    felt = mine & (force > 0).unsqueeze(1) & _ray_meets(t.zones, point, ray)
     return torch.where(felt, force.unsqueeze(1), 0.0).sum(-1)
 
 
-def _ray_meets(t: TouchTables, point: Tensor, ray: Tensor) -> Tensor:
+def _ray_meets(t: Zones, point: Tensor, ray: Tensor) -> Tensor:
     """Whether the half-line from point along ray meets each site's convex volume; (W, n, ncon)."""
     size = t.size.unsqueeze(1)
     inf = torch.full_like(point[..., 0], torch.inf)
@@ -318,6 +321,9 @@ _EVALUATE = {
     "subtreelinvel": _subtree_linvel,
     "subtreeangmom": _subtree_angmom,
     "touch": _touch,
+    "rangefinder": rangefinder,
+    "distance": distances,
+    "contact": contact,
 }
 
 

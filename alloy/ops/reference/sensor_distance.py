@@ -1,0 +1,73 @@
+"""Distances of geoms, by the colliders; the normal and the segment between the nearest points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from alloy.math import normalize
+from alloy.ops.reference.collide import BOX, CAPSULE, COLLIDERS, CYLINDER
+from alloy.ops.reference.collide_shared import FAR, first
+from alloy.ops.reference.sensor_boxes import box_box_segment
+
+if TYPE_CHECKING:
+    from alloy.physics.model import Data, Model
+    from alloy.physics.sensor import GeomPairs, SensorGroup
+
+
+def distances(m: Model, d: Data, g: SensorGroup) -> Tensor:
+    """Distances (n,), then normals (n, 3), then segments (n, 6) of the sensors, flattened.
+
+    Beyond the cutoff, which is the largest distance, normals and segments are zero. The normal is
+    that of the segment, so it points the other way in penetration. Source: mj_geomDistance.
+    """
+    t = g.distances
+    assert t is not None
+    dist, segment = _nearest(m, d, g)
+    normal = segment[..., 3:] - segment[..., :3]
+    apart = (normal != 0).any(-1, keepdim=True)
+    normal = torch.where(apart, normalize(normal)[0], 0.0)
+    parts = (dist[:, t.dist], normal[:, t.normal], segment[:, t.fromto])
+    return torch.cat([part.flatten(1) for part in parts], 1)
+
+
+def _nearest(m: Model, d: Data, g: SensorGroup) -> tuple[Tensor, Tensor]:
+    """Distance (W, queries) and segment (W, queries, 6) of each query."""
+    t = g.distances
+    assert t is not None
+    found = [_between(m, d, pairs) for pairs in t.pairs]
+    dist = torch.cat([one for one, _ in found], 1)[:, t.choices]  # (W, queries, most)
+    segment = torch.cat([one for _, one in found], 1)[:, t.choices]
+    near = dist.amin(-1, keepdim=True)
+    chosen = first(dist == near).unsqueeze(-1)
+    within = near < t.cutoff.unsqueeze(-1)
+    segment = torch.where(within, torch.where(chosen, segment, 0.0).sum(-2), 0.0)
+    return torch.minimum(near.squeeze(-1), t.cutoff), segment
+
+
+def _between(m: Model, d: Data, p: GeomPairs) -> tuple[Tensor, Tensor]:
+    """Distance (W, n) of each pair of geoms, and the segment (W, n, 6) between them."""
+    geoms = (
+        d.geom_xpos[:, p.geom1], d.geom_xmat[:, p.geom1], m.geom_size[:, p.geom1],
+        d.geom_xpos[:, p.geom2], d.geom_xmat[:, p.geom2], m.geom_size[:, p.geom2],
+    )  # fmt: skip
+    if p.kind == (BOX, BOX):
+        near, one, two = box_box_segment(*geoms)
+    else:
+        # a negative margin keeps to the direction of least overlap: nothing lies along a cap
+        margin = torch.full_like(p.margin, -FAR) if p.kind == (CAPSULE, CYLINDER) else p.margin
+        near, one, two = _nearest_contact(*COLLIDERS[p.kind].fn(*geoms, margin))
+    if p.back is not None:
+        one, two = torch.where(p.back, two, one), torch.where(p.back, one, two)
+    return near, torch.cat([one, two], -1)
+
+
+def _nearest_contact(dist: Tensor, point: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The least distance (W, n) of a pair's contacts, and its points on the two surfaces."""
+    near = dist.amin(-1)
+    chosen = first(dist == near.unsqueeze(-1)).unsqueeze(-1)
+    middle = torch.where(chosen, point, 0.0).sum(-2)
+    half = 0.5 * near.unsqueeze(-1) * torch.where(chosen, frame[..., 0, :], 0.0).sum(-2)
+    return near, middle - half, middle + half

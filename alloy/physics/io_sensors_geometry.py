@@ -1,0 +1,139 @@
+"""Tables of sensors that look at geoms: what rays can hit, and which distances are measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import mujoco
+import numpy as np
+from torch import Tensor
+
+from alloy.ops.reference.collide import COLLIDERS
+from alloy.ops.reference.ray import INTERSECT
+from alloy.ops.reference.sensor_rays import WIDTH
+from alloy.physics.io_elements import name_of, spelled
+from alloy.physics.sensor import Distances, GeomPairs, RayGroup, Rays
+
+Put = Callable[..., Tensor]
+Array = np.ndarray
+
+_OBJ, _GEOM = mujoco.mjtObj, mujoco.mjtGeom
+DISTANCES = ("geomdist", "geomnormal", "geomfromto")
+
+
+def ray_fields(m: mujoco.MjModel, i: int) -> tuple[str, ...]:
+    """What a rangefinder reports of a ray."""
+    return tuple(name for k, name in enumerate(WIDTH) if int(m.sensor_intprm[i, 0]) >> k & 1)
+
+
+def visible(m: mujoco.MjModel) -> Array:
+    """Which geoms rays can hit: those that are not fully transparent, (ngeom,) bool."""
+    alpha = m.geom_rgba[:, 3].copy()
+    painted = m.geom_matid >= 0
+    alpha[painted] = m.mat_rgba[m.geom_matid[painted], 3]
+    return alpha != 0
+
+
+def rays(m: mujoco.MjModel, put: Put, own_body: Array) -> Rays:
+    """What rays can hit that start from bodies (rays,), whose own geoms they do not see."""
+    groups, seen = [], visible(m)
+    for kind in INTERSECT:
+        geoms = np.flatnonzero(seen & (m.geom_type == kind))
+        allowed = m.geom_bodyid[geoms] != own_body[:, None]
+        used = allowed.any(0)
+        if used.any():
+            mask = allowed[:, used]
+            groups.append(RayGroup(kind, put(geoms[used]), None if mask.all() else put(mask)))
+    return Rays(tuple(groups))
+
+
+def geoms_of(m: mujoco.MjModel, kind: int, ident: int) -> range:
+    """Geoms of one side of a distance sensor: a geom, or those of a body."""
+    if kind == _OBJ.mjOBJ_GEOM:
+        return range(ident, ident + 1)
+    first = int(m.body_geomadr[ident])
+    return range(first, first + int(m.body_geomnum[ident]))
+
+
+def pairs_of(m: mujoco.MjModel, i: int) -> list[tuple[int, int]]:
+    """Pairs of geoms whose distance a sensor measures."""
+    one = geoms_of(m, int(m.sensor_objtype[i]), int(m.sensor_objid[i]))
+    two = geoms_of(m, int(m.sensor_reftype[i]), int(m.sensor_refid[i]))
+    return [(a, b) for a in one for b in two]
+
+
+def distances(m: mujoco.MjModel, put: Put, ids: list[int]) -> Distances:
+    """Queries of distance sensors, each once; `ids` by type, in the order of DISTANCES."""
+    signatures = [
+        (*pairs_of(m, i), float(m.sensor_cutoff[i])) for i in ids
+    ]  # those of equal ones are measured once
+    queries = list(dict.fromkeys(signatures))
+    wanted: dict[tuple[int, int], list[tuple[int, int, float]]] = defaultdict(list)
+    for *pairs, cutoff in queries:
+        for a, b in pairs:
+            kind = tuple(sorted((int(m.geom_type[a]), int(m.geom_type[b]))))
+            if (a, b, cutoff) not in wanted[kind]:
+                wanted[kind].append((a, b, cutoff))
+    every = [entry for entries in wanted.values() for entry in entries]
+    place = {entry: k for k, entry in enumerate(every)}
+    chosen = [[place[a, b, cutoff] for a, b in pairs] for *pairs, cutoff in queries]
+    most = max(len(c) for c in chosen)
+    number = {signature: k for k, signature in enumerate(queries)}
+    of_kind = {
+        kind: [number[s] for i, s in zip(ids, signatures, strict=True) if _type(m, i) == kind]
+        for kind in DISTANCES
+    }
+    return Distances(
+        pairs=tuple(_pairs(m, put, kind, entries) for kind, entries in wanted.items()),
+        choices=put(np.array([c + c[:1] * (most - len(c)) for c in chosen])),
+        cutoff=put(np.array([cutoff for *_, cutoff in queries])),
+        dist=put(np.array(of_kind["geomdist"], int)),
+        normal=put(np.array(of_kind["geomnormal"], int)),
+        fromto=put(np.array(of_kind["geomfromto"], int)),
+    )
+
+
+def _type(m: mujoco.MjModel, i: int) -> str:
+    return spelled(mujoco.mjtSensor, int(m.sensor_type[i]))
+
+
+def _pairs(
+    m: mujoco.MjModel, put: Put, kind: tuple[int, int], entries: list[tuple[int, int, float]]
+) -> GeomPairs:
+    one, two = (np.array([e[k] for e in entries]) for k in (0, 1))
+    back = m.geom_type[one] > m.geom_type[two]
+    return GeomPairs(
+        kind=kind,
+        geom1=put(np.where(back, two, one)),
+        geom2=put(np.where(back, one, two)),
+        margin=put(np.array([[cutoff for *_, cutoff in entries]])),
+        back=put(back[:, None]) if back.any() else None,
+    )
+
+
+def refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
+    """What one of these sensors looks at and cannot."""
+    if _type(m, i) == "rangefinder":
+        yield from _ray_refusals(m, i)
+    elif _type(m, i) in DISTANCES:
+        for a, b in pairs_of(m, i):
+            kinds = sorted((int(m.geom_type[a]), int(m.geom_type[b])))
+            if tuple(kinds) not in COLLIDERS:
+                shapes = " and ".join(repr(spelled(_GEOM, k)) for k in kinds)
+                names = f"{name_of(m, 'geom', a)} and {name_of(m, 'geom', b)}"
+                yield f"the distance of {names}, of types {shapes}; use other shapes"
+
+
+def _ray_refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
+    if int(m.sensor_objtype[i]) != _OBJ.mjOBJ_SITE:
+        yield "one ray for each pixel of a camera; attach it to a site"
+        return
+    own = m.site_bodyid[m.sensor_objid[i]]
+    for g in np.flatnonzero(visible(m) & (m.geom_bodyid != own)).tolist():
+        if int(m.geom_type[g]) not in INTERSECT:
+            kind = spelled(_GEOM, int(m.geom_type[g]))
+            yield (
+                f"a ray can meet {name_of(m, 'geom', g)} of type {kind!r}; make that transparent "
+                "(alpha 0), or a primitive"
+            )

@@ -1,0 +1,125 @@
+"""Rangefinders against MuJoCo in float64."""
+
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from alloy.physics import forward, io
+from alloy.physics.model import make_data
+from tests.physics.fixture import assert_close, fixture, load
+
+SHAPES = {
+    "plane": 'type="plane" size="1 .7 1"',
+    "endless plane": 'type="plane" size="0 0 1"',
+    "sphere": 'type="sphere" size=".5"',
+    "capsule": 'type="capsule" size=".3 .4"',
+    "ellipsoid": 'type="ellipsoid" size=".6 .3 .5"',
+    "cylinder": 'type="cylinder" size=".4 .3"',
+    "box": 'type="box" size=".5 .3 .4"',
+}
+FIELDS = "dist dir origin point normal depth"
+RAYS = 40
+
+
+def _scene(shape: str, data: str = FIELDS, cutoff: str = "") -> str:
+    """One geom, and rays about it that start outside and inside and look here and there."""
+    rng = np.random.default_rng(1)
+    where = rng.uniform(-0.9, 0.9, (RAYS, 3))
+    where[: RAYS // 4] *= 0.2
+    look = 0.4 * rng.normal(size=(RAYS, 3)) - where
+    look[::5] = np.eye(3)[rng.integers(3, size=RAYS // 5)] * rng.choice([-1, 1], (RAYS // 5, 1))
+    sites = "".join(
+        f'<site name="s{k}" pos="{p[0]} {p[1]} {p[2]}" zaxis="{z[0]} {z[1]} {z[2]}"/>'
+        for k, (p, z) in enumerate(zip(where, look, strict=True))
+    )
+    sensors = "".join(f'<rangefinder site="s{k}" data="{data}" {cutoff}/>' for k in range(RAYS))
+    return f"""<mujoco><worldbody><body pos=".1 0 0" euler="5 6 7"><freejoint/>{sites}
+      <geom size=".01" rgba="1 1 1 0" pos="9 9 9"/></body>
+      <body euler="20 30 40"><geom {shape}/></body></worldbody>
+      <sensor>{sensors}</sensor></mujoco>"""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rays_on_a_shape_equal_mujoco(shape):
+    f = fixture(_scene(SHAPES[shape]))
+    for scale in (0.0, 0.05):
+        f.mjd.qpos[:] = f.mj.qpos0 + scale * np.arange(7) / 7
+        mujoco.mj_forward(f.mj, f.mjd)
+        d = replace(make_data(f.m, 1), qpos=torch.tensor(f.mjd.qpos)[None])
+        d = forward.forward(f.m, d)
+        assert_close(d.sensordata, f.mjd.sensordata, shape)
+    met = f.mjd.sensordata.reshape(RAYS, -1)[:, 0] >= 0
+    assert 5 < met.sum() < RAYS
+
+
+CROWD = """<mujoco><asset><material name="glass" rgba="1 1 1 0"/>
+    <material name="paint" rgba="1 0 0 1"/></asset><worldbody>
+  <geom type="plane" size="0 0 1"/><geom size=".3" pos="1 1 .5" group="4"/>
+  <geom type="box" size=".5 .1 .5" pos="0 1 .5" material="glass"/>
+  <geom type="box" size=".5 .1 .5" pos="0 -1 .5" material="paint" rgba="1 1 1 0"/>
+  <body mocap="true" pos=".5 -.5 .5">
+    <geom type="cylinder" size=".1 .3" contype="0" conaffinity="0"/></body>
+  <body name="a" pos="0 0 .8"><freejoint/><geom type="box" size=".3 .2 .1"/>
+    <site name="down" zaxis="0 0 -1"/><site name="x" pos=".1 0 0" zaxis="1 .1 -.2"/>
+    <site name="y" pos="0 .1 0" zaxis=".1 1 -.2"/><site name="up" zaxis="0 0 1"/>
+    <body pos="0 0 .3"><joint axis="1 0 0"/><geom type="capsule" size=".05 .2"/>
+      <site name="arm" zaxis=".1 .2 -1"/></body></body>
+  <body name="b" pos=".5 .3 .4"><freejoint/><geom type="ellipsoid" size=".2 .3 .1"/></body>
+  </worldbody><sensor>
+  <rangefinder site="down"/><rangefinder site="x" data="dist normal"/>
+  <rangefinder site="y" cutoff=".5"/><jointpos joint="h"/><rangefinder site="up" data="point"/>
+  <rangefinder site="arm" data="dir depth"/><rangefinder site="x" data="normal"/>
+  <rangefinder site="y" data="point" cutoff=".3"/><rangefinder site="arm"/></sensor></mujoco>"""
+
+
+def test_rays_among_many_geoms_equal_mujoco():
+    """Own bodies and transparent geoms are not seen; groups, masks and mocap bodies are nothing."""
+    text = CROWD.replace('<joint axis="1 0 0"/>', '<joint name="h" axis="1 0 0"/>')
+    met = []
+    for seed in range(20):
+        f = fixture(text, seed)
+        assert_close(forward.forward(f.m, f.d).sensordata, f.mjd.sensordata, f"seed {seed}")
+        met.append(f.mjd.sensordata[[0, 1, 5]] >= 0)
+    assert 0.2 < np.mean(met) < 0.95
+
+
+def test_rays_that_nothing_can_meet():
+    text = """<mujoco><worldbody><body><joint/><geom size=".1"/><site name="s"/></body></worldbody>
+      <sensor><rangefinder site="s" data="dist normal origin"/></sensor></mujoco>"""
+    with pytest.raises(ValueError, match="data"):  # MuJoCo wants the fields in its own order
+        load(text)
+    f = fixture(text.replace("dist normal origin", "dist origin normal"))
+    d = forward.forward(f.m, f.d)
+    assert_close(d.sensordata, f.mjd.sensordata, "nothing there")
+    assert d.sensordata[0, 0] == -1
+
+
+REFUSED = {
+    '<rangefinder camera="c"/>': "sensor 'x' of type 'rangefinder': one ray for each pixel",
+    '<rangefinder site="s"/>': "'x' of type 'rangefinder': a ray can meet geom 'hills' of type",
+}
+
+
+@pytest.mark.parametrize("sensor", REFUSED)
+def test_what_rays_cannot_do_is_refused_by_name(sensor):
+    mj = load(f"""<mujoco><asset><hfield name="h" nrow="2" ncol="2" size="1 1 .1 .1"/></asset>
+      <worldbody><geom name="hills" type="hfield" hfield="h"/><body><joint/><geom size=".1"/>
+      <site name="s"/><camera name="c" resolution="2 2"/></body></worldbody>
+      <sensor>{sensor.replace(" ", ' name="x" ', 1)}</sensor></mujoco>""")
+    with pytest.raises(NotImplementedError, match=REFUSED[sensor]):
+        io.put_model(mj)
+
+
+def test_gradients_are_finite_and_right():
+    """Tilting a ray that looks down from a height h: the distance is h / cos(angle)."""
+    text = """<mujoco><worldbody><geom type="plane" size="9 9 1"/><geom size=".2" pos="3 0 1"/>
+      <body pos="0 0 2"><joint axis="0 1 0"/><geom size=".1"/><site name="s" zaxis="0 0 -1"/></body>
+      </worldbody><sensor><rangefinder site="s"/></sensor></mujoco>"""
+    m = io.put_model(load(text), dtype=torch.float64)
+    angle = torch.tensor([[0.3], [0.0], [1.2]], dtype=torch.float64, requires_grad=True)
+    d = forward.forward(m, replace(make_data(m, 3), qpos=angle))
+    (slope,) = torch.autograd.grad(d.sensordata.sum(), angle)
+    torch.testing.assert_close(slope, 2 * angle.sin() / angle.cos() ** 2)
