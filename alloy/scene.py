@@ -176,16 +176,19 @@ class Scene(SceneParts):
         follows it.
 
         Args:
-            entity: name of a robot, body, geom, joint or actuator; a pattern such as `"*_foot"`;
-                or `"world"` for gravity.
-            field: what to draw, one of
+            entity: name of a robot or of an element; a pattern such as `"*_foot"`; or `"world"`.
+            field: what to draw, among others
 
-                * of geoms: `friction` (sliding), `friction_torsional`, `friction_rolling`, `size`
-                  (as the body verbs take it: radius, (radius, length), full edges)
-                * of bodies: `mass` (of all the entity's bodies together), `density`, `com`
-                * of joints: `damping`, `armature`, `stiffness`, `frictionloss`
-                * of actuators: `kp` and `kv` (of position and velocity servos), `gain` (of motors)
-                * of the world: `gravity` (its z component, or a vector)
+                * of geoms: `friction` (sliding), `size` (as the body verbs take it: radius, (radius,
+                  length), full edges), `geom_pos`, `geom_quat`, `geom_solref`
+                * of bodies: `mass` (of all the entity's bodies together), `density`, `com`,
+                  `inertia`, `body_pos`, `body_quat`
+                * of joints: `damping`, `armature`, `stiffness`, `frictionloss`, `joint_range`
+                * of actuators: `kp` and `kv` (of position and velocity servos), `gain` (of motors),
+                  `gear`, `forcerange`, `timeconst`
+                * of the world: `gravity` (its z component, or a vector), `wind`
+
+                docs/randomization.md has them all, those of sites, tendons and equalities too.
             low: least draw; one number, or one per component, drawn independently.
             high: greatest draw, shaped like `low`.
             mode: `"value"` sets what is drawn, `"scale"` multiplies the scene's value by it,

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
+from alloy.physics.io_randomize import interval
+from alloy.physics.randomize import PLAIN
 from alloy.scene_randomization import FIELDS, GEOM_SIZES, Mode, Randomization, elements
+
+_JOINT, _OBJ = mujoco.mjtJoint, mujoco.mjtObj
+_PLACED = ("body_pos", "body_quat")
+_ALONE = ("com", "body_pos", "geom_pos", "site_pos", "anchor")  # as a value, of one element only
+_FIRST = {  # a field with a row for each element
+    "geom": "geom_type", "joint": "jnt_type", "site": "site_type", "actuator": "actuator_trntype",
+    "tendon": "tendon_adr", "equality": "eq_type",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -17,7 +27,7 @@ class Target:
 
     Attributes:
         field: as in `FIELDS`.
-        ids: geoms, bodies, joints, dofs or actuators, by the field; empty for the world.
+        ids: rows of the field: geoms, bodies, joints, dofs, ...; empty for the world.
         low: least draw by component, of length 1 where one draw serves all components.
         high: greatest draw by component.
         mode: "value", "scale" or "add".
@@ -57,25 +67,29 @@ def _target(m: mujoco.MjModel, r: Randomization) -> Target:
         return Target(r.field, (), low, high, r.mode)
     ids = elements(m, r.entity, about.kind)
     shapes, flags, density = (), (), ()
-    if about.kind == "actuator":
-        ids = _servos(m, ids, r.field, where)
+    ids = _those_that_have(m, ids, r.field, where)
     if r.field == "kv":
         flags = tuple(bool(m.actuator_biasprm[i, 1] == 0) for i in ids)
-    if about.kind == "body":
-        ids = _massive(m, ids, where)
-    if r.field == "com" and r.mode == "value" and len(ids) > 1:
-        raise ValueError(f"{where}: {len(ids)} bodies cannot share one com; name one, or use 'add'")
+    if r.field in _ALONE and r.mode == "value" and len(ids) > 1:
+        what = {"body": "bodies", "equality": "equalities"}.get(about.kind, f"{about.kind}s")
+        raise ValueError(
+            f"{where}: {len(ids)} {what} cannot share one {r.field}; name one, or use 'add'"
+        )
     if r.field == "density" and r.mode != "scale":
         density = tuple(_density(m, body, where) for body in ids)
     if r.field == "size":
         _check_shapes(m, ids, r, where)
         shapes = tuple(_shape(m.geom_type[geom]) for geom in ids)
         flags = tuple(_moves_mass(m, geom, where) for geom in ids)
-    if r.field in ("damping", "armature", "frictionloss"):
+    if PLAIN.get(r.field, ("",))[0].startswith("dof_"):
         ids = np.flatnonzero(np.isin(m.dof_jntid, ids)).tolist()
+    if r.field == "springref":
+        ids = m.jnt_qposadr[ids].tolist()
     target = Target(r.field, tuple(ids), low, high, r.mode, shapes, flags, density)
     if r.mode == "add" and np.isfinite(about.low):
         _check_sums(m, target, where)
+    if about.ordered and r.mode != "value":
+        _check_order(m, target, where)
     return target
 
 
@@ -83,30 +97,80 @@ def _shape(kind: int) -> str:
     return mujoco.mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
 
 
-def _servos(m: mujoco.MjModel, ids: list[int], field: str, where: str) -> list[int]:
-    """Those actuators that have the gain in question."""
+def _those_that_have(m: mujoco.MjModel, ids: list[int], field: str, where: str) -> list[int]:
+    """Those elements that have the field; ValueError where none has, or one may not change."""
+    kind = FIELDS[field].kind
+    for barred, why in _barred(m, field):
+        names = [repr(getattr(m, kind)(i).name) for i in ids if barred[i]]
+        if names:
+            raise ValueError(f"{where}: {', '.join(names)} {why}")
+    have, those = _owners(m, field)
+    found = [i for i in ids if have[i]]
+    if not found and those == "mass":
+        raise ValueError(f"{where}: no body of it has mass")
+    if not found:
+        names = ", ".join(repr(getattr(m, kind)(i).name) for i in ids)
+        raise ValueError(f"{where}: none of {names} is a {those}")
+    return found
+
+
+def _owners(m: mujoco.MjModel, field: str) -> tuple[np.ndarray, str]:
+    """Which elements of the field's kind have it, and what those are."""
+    kind = FIELDS[field].kind
     gain, bias = m.actuator_gainprm[:, 0], m.actuator_biasprm
     fixed = m.actuator_gaintype == mujoco.mjtGain.mjGAIN_FIXED
     affine = fixed & (m.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE)
     position = affine & (gain != 0) & (bias[:, 1] == -gain)
     velocity = affine & (gain != 0) & (bias[:, 1] == 0) & (bias[:, 2] == -gain)
-    have, those = {
+    scalar = np.isin(m.jnt_type, (_JOINT.mjJNT_SLIDE, _JOINT.mjJNT_HINGE))
+    filters = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
+    polynomial = np.isin(m.eq_type, (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_TENDON))
+    connect = m.eq_type == mujoco.mjtEq.mjEQ_CONNECT
+    limited = {"joint": m.jnt_limited, "tendon": m.tendon_limited}.get(kind)
+    if field.endswith(("_range", "limit")) and limited is not None:
+        return limited != 0, f"{kind} with limits"
+    special = {
         "kp": (position, "position servo"),
         "kv": (position | velocity, "position or velocity servo"),
         "gain": (fixed, "actuator with a fixed gain"),
-    }[field]
-    found = [i for i in ids if have[i]]
-    if not found:
-        names = ", ".join(repr(m.actuator(i).name) for i in ids)
-        raise ValueError(f"{where}: none of {names} is a {those}")
-    return found
+        "forcerange": (m.actuator_forcelimited != 0, "actuator with a force range"),
+        "timeconst": (np.isin(m.actuator_dyntype, filters), "actuator with a filter"),
+        "springref": (scalar, "hinge or slide"),
+        "actuatorfrcrange": (m.jnt_actfrclimited != 0, "joint with actuatorfrcrange"),
+        "polycoef": (polynomial, "joint or tendon equality"),
+        "anchor": (connect & (m.eq_objtype == _OBJ.mjOBJ_BODY), "connect of bodies"),
+    }
+    if kind == "body":
+        return m.body_mass > 0 if field not in _PLACED else np.arange(m.nbody) > 0, "mass"
+    every = np.ones(len(getattr(m, _FIRST[kind])), bool)
+    return special.get(field, (every, kind))
 
 
-def _massive(m: mujoco.MjModel, ids: list[int], where: str) -> list[int]:
-    found = [i for i in ids if m.body_mass[i] > 0]
-    if not found:
-        raise ValueError(f"{where}: no body of it has mass")
-    return found
+def _barred(m: mujoco.MjModel, field: str) -> list[tuple[np.ndarray, str]]:
+    """Elements whose change would reach what the model derives once, and what to do instead."""
+    wraps = np.isin(m.wrap_type, (mujoco.mjtWrap.mjWRAP_SPHERE, mujoco.mjtWrap.mjWRAP_CYLINDER))
+    if field in ("size", "geom_pos", "geom_quat"):
+        why = "bends a tendon, by which side is decided once; draw another geom's"
+        return [(np.isin(np.arange(m.ngeom), m.wrap_objid[wraps]), why)]
+    if field in ("site_pos", "site_quat"):
+        sides = m.wrap_prm[wraps]
+        on_sites = m.eq_objtype == _OBJ.mjOBJ_SITE
+        welded = np.concatenate([m.eq_obj1id[on_sites], m.eq_obj2id[on_sites]])
+        site = np.arange(m.nsite)
+        return [
+            (np.isin(site, sides[sides >= 0]), "tells a tendon its side, which is decided once"),
+            (np.isin(site, welded), "is part of an equality; give that bodies and randomize them"),
+        ]
+    if field in _PLACED:
+        free = np.isin(np.arange(m.nbody), m.jnt_bodyid[m.jnt_type == _JOINT.mjJNT_FREE])
+        return [
+            (free, "floats: its pose is in qpos, which the reset sets"),
+            (m.body_mocapid >= 0, "is a mocap body: write its mocap pose instead"),
+        ]
+    if field == "gear":
+        own = (m.actuator_damping != 0) | (m.actuator_armature != 0)
+        return [(own, "gives its joint damping or armature; give those to the joint itself")]
+    return []
 
 
 def _check_shapes(m: mujoco.MjModel, ids: list[int], r: Randomization, where: str) -> None:
@@ -181,26 +245,33 @@ def _check_sums(m: mujoco.MjModel, t: Target, where: str) -> None:
         )
 
 
+def _check_order(m: mujoco.MjModel, t: Target, where: str) -> None:
+    """Refuse a draw that could put the lower end of a range above its upper end."""
+    least, most = interval(nominal(m, t), t)
+    together = len(t.low) == 1 and t.mode == "scale" and t.low[0] >= 0  # one draw keeps the order
+    if not together and (most[:, 0] > least[:, 1]).any():
+        raise ValueError(f"{where}: the lower end of a range may come above its upper end")
+
+
 def nominal(m: mujoco.MjModel, t: Target) -> np.ndarray:
     """Values in the scene of what a target changes: (elements, components)."""
     ids = list(t.ids)
-    value = {
-        "friction": lambda: m.geom_friction[ids, 0],
-        "friction_torsional": lambda: m.geom_friction[ids, 1],
-        "friction_rolling": lambda: m.geom_friction[ids, 2],
+    special = {
         "size": lambda: _sizes(m, ids),
         "mass": lambda: m.body_mass[ids].sum(keepdims=True),
         "density": lambda: np.array(t.density),
-        "com": lambda: m.body_ipos[ids],
-        "damping": lambda: m.dof_damping[ids],
-        "armature": lambda: m.dof_armature[ids],
-        "stiffness": lambda: m.jnt_stiffness[ids],
-        "frictionloss": lambda: m.dof_frictionloss[ids],
         "kp": lambda: m.actuator_gainprm[ids, 0],
         "kv": lambda: -m.actuator_biasprm[ids, 2],
-        "gain": lambda: m.actuator_gainprm[ids, 0],
+        "gear": lambda: m.actuator_gear[ids],
         "gravity": lambda: m.opt.gravity[None],
-    }[t.field]()
+        "wind": lambda: m.opt.wind[None],
+    }
+    if t.field in special:
+        value = special[t.field]()
+    else:
+        name, columns = PLAIN[t.field]
+        value = getattr(m, name)[ids]
+        value = value[:, columns] if value.ndim > 1 else value
     return value.reshape(-1, 1) if value.ndim == 1 else value
 
 

@@ -28,7 +28,7 @@ LADDER = [
         ["alloy/physics/solver*.py"],
         ["alloy/physics/sensor*.py"],
     ],
-    [["alloy/physics/randomize.py"]],
+    [["alloy/physics/randomize*.py"]],
     [["alloy/physics/io*"], ["alloy/physics/forward.py"]],
     [["alloy/physics/__init__.py"]],
     [["alloy/lanes/errors.py"], ["alloy/lanes/scalar*.py"]],

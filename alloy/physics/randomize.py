@@ -1,31 +1,79 @@
 """Randomized quantities: from a model shared by all worlds to one whose worlds differ.
 
 Everything starts from the nominal model, so that nothing compounds over episodes, and whatever
-MuJoCo's compiler derives from a changed quantity is derived again: inertia, masses of subtrees, the
-inverse weights of bodies, dofs and tendons (mj_setConst), bounding radii, mixed friction and the
-constants of the constraint rows. Derivations run in float64. Two things keep their nominal value,
-as they are no parameters of the dynamics: `meaninertia`, which scales the solver's tolerance, and
-the sensors' and contacts' static tables.
+MuJoCo's compiler derives from a changed quantity is derived again (see randomize_derive.py):
+inertia, masses of subtrees, the inverse weights of bodies, dofs and tendons, lengths of tendons and
+anchors of equalities at qpos0, bounding radii, mixed contact parameters and the constants of the
+constraint rows.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import Field, fields, is_dataclass, replace
-from functools import lru_cache
-from typing import Any, Protocol
+from dataclasses import Field, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from alloy import ops
-from alloy.math import cross
-from alloy.ops.reference.transmission import transmission
-from alloy.physics import constraint, passive, smooth
-from alloy.physics.model import Model, make_data, tensor_fields
+from alloy.math import quat_from_axis_angle, quat_mul, quat_to_mat
+from alloy.physics import constraint
+from alloy.physics.model import Model, tensor_fields
+from alloy.physics.randomize_derive import (
+    SIZE_FACTORS,
+    Values,
+    bounding_radius,
+    derive,
+    filled,
+)
 
-MINMU = 1e-5  # mjMINMU: least friction of a contact
+# What is a column of a model's field, or all of its columns, and nothing else. The fields are
+# mjModel's too, but for qpos_spring and dof_*, which have a row for each qpos or dof of a joint.
+PLAIN: dict[str, tuple[str, int | slice]] = {
+    "friction": ("geom_friction", 0),
+    "friction_torsional": ("geom_friction", 1),
+    "friction_rolling": ("geom_friction", 2),
+    "geom_pos": ("geom_pos", slice(3)),
+    "geom_solref": ("geom_solref", slice(2)),
+    "geom_solimp": ("geom_solimp", slice(5)),
+    "com": ("body_ipos", slice(3)),
+    "inertia": ("body_inertia", slice(3)),
+    "body_pos": ("body_pos", slice(3)),
+    "gravcomp": ("body_gravcomp", slice(None)),
+    "site_pos": ("site_pos", slice(3)),
+    "damping": ("dof_damping", slice(None)),
+    "armature": ("dof_armature", slice(None)),
+    "frictionloss": ("dof_frictionloss", slice(None)),
+    "solreffriction": ("dof_solref", slice(2)),
+    "solimpfriction": ("dof_solimp", slice(5)),
+    "stiffness": ("jnt_stiffness", slice(None)),
+    "springref": ("qpos_spring", slice(None)),
+    "joint_range": ("jnt_range", slice(2)),
+    "actuatorfrcrange": ("jnt_actfrcrange", slice(2)),
+    "solreflimit": ("jnt_solref", slice(2)),
+    "solimplimit": ("jnt_solimp", slice(5)),
+    "gain": ("actuator_gainprm", 0),
+    "forcerange": ("actuator_forcerange", slice(2)),
+    "timeconst": ("actuator_dynprm", 0),
+    "tendon_stiffness": ("tendon_stiffness", slice(None)),
+    "tendon_damping": ("tendon_damping", slice(None)),
+    "tendon_frictionloss": ("tendon_frictionloss", slice(None)),
+    "tendon_range": ("tendon_range", slice(2)),
+    "tendon_springlength": ("tendon_lengthspring", slice(2)),
+    "tendon_solreflimit": ("tendon_solref_lim", slice(2)),
+    "tendon_solimplimit": ("tendon_solimp_lim", slice(5)),
+    "tendon_solreffriction": ("tendon_solref_fri", slice(2)),
+    "tendon_solimpfriction": ("tendon_solimp_fri", slice(5)),
+    "equality_solref": ("eq_solref", slice(2)),
+    "equality_solimp": ("eq_solimp", slice(5)),
+    "polycoef": ("eq_data", slice(5)),
+    "anchor": ("eq_data", slice(3)),
+}
+_IN_ROWS = {  # what `constraint.constants` reads
+    "body_invweight0", "con_friction", "con_solref", "con_solimp", "jnt_range", "jnt_solref",
+    "jnt_solimp", "dof_solref", "dof_solimp", "tendon_solref_lim", "tendon_solimp_lim",
+    "tendon_solref_fri", "tendon_solimp_fri", "eq_solref", "eq_solimp",
+}  # fmt: skip
 
 
 class Target(Protocol):
@@ -38,7 +86,7 @@ class Target(Protocol):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Geoms, bodies, joints, dofs or actuators."""
+        """Rows of the field: geoms, bodies, joints, dofs, ..."""
         ...
 
     @property
@@ -99,16 +147,16 @@ def apply(m: Model, targets: Sequence[Target], draws: Tensor) -> Model:
         raise ValueError(f"draws: expected shape (W, {count}), received {tuple(draws.shape)}")
     if not targets:
         return m
-    values = _Values(m, draws.shape[0])
+    values = Values(m, draws.shape[0])
     split = draws.double().split([len(t.low) for t in targets], -1)
     order = {"size": 0, "density": 1}
     for t, u in sorted(zip(targets, split, strict=True), key=lambda x: order.get(x[0].field, 2)):
         low, high = values.constant(t.low), values.constant(t.high)
         _CHANGES[t.field](values, t, low + (high - low) * u)
-    _derive(values)
+    derive(values)
     new = {name: _world_last(value.to(m.qpos0.dtype)) for name, value in values.new.items()}
     m = replace(m, **new)
-    if new.keys() & {"body_invweight0", "con_friction"}:
+    if new.keys() & _IN_ROWS:
         m = constraint.constants(m)
         rows = {f.name: getattr(m, f.name) for f in _tensors(m) if f.name.startswith("efc_")}
         m = replace(m, **{name: _world_last(value) for name, value in rows.items()})
@@ -139,39 +187,6 @@ def _tensors(m: Model) -> list[Field]:
     return [f for f in tensor_fields(Model) if getattr(m, f.name) is not None]
 
 
-class _Values:
-    """Model fields in float64 with a row for each world; `new` has those that were put."""
-
-    def __init__(self, m: Model, worlds: int) -> None:
-        self.m, self.worlds = m, worlds
-        self.new: dict[str, Tensor] = {}
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name in self.new:
-            return self.new[name]
-        shared = getattr(self.m, name).double()
-        return shared.expand(self.worlds, *shared.shape[1:])
-
-    def put(self, name: str, at: tuple[Tensor | slice | int, ...], value: Tensor) -> None:
-        """Set a part of a field, at indices behind the world axis."""
-        whole = self[name].clone()
-        whole[(slice(None), *at)] = value
-        self.new[name] = whole
-
-    def constant(self, numbers: Sequence[float]) -> Tensor:
-        """Float64 on the model's device, copied there once."""
-        return _on_device(tuple(numbers), torch.float64, str(self.m.qpos0.device))
-
-    def index(self, ids: Sequence[int]) -> Tensor:
-        """Indices on the model's device, copied there once."""
-        return _on_device(tuple(ids), torch.int64, str(self.m.qpos0.device))
-
-
-@lru_cache(maxsize=512)
-def _on_device(numbers: tuple[float, ...], dtype: torch.dtype, device: str) -> Tensor:
-    return torch.tensor(numbers, dtype=dtype, device=device)
-
-
 def _mixed(old: Tensor, draw: Tensor, mode: str) -> Tensor:
     """What a draw (W, ...) makes of old values of a shape that it broadcasts to."""
     if mode == "scale":
@@ -181,74 +196,95 @@ def _mixed(old: Tensor, draw: Tensor, mode: str) -> Tensor:
 
 # ------------------------------------------------------------------ one function for each field
 
-Change = Callable[[_Values, Target, Tensor], None]
+Change = Callable[[Values, Target, Tensor], None]
 
 
-def _column(name: str, *column: int) -> Change:
-    """Elements of one field, or of one of its columns."""
+def _plain(name: str, columns: int | slice) -> Change:
+    """Elements of one field, or of some of its columns."""
 
-    def change(values: _Values, t: Target, draw: Tensor) -> None:
-        at = (values.index(t.ids), *column)
-        old = values[name][(slice(None), *at)]
-        values.put(name, at, _mixed(old, draw, t.mode))
+    def change(values: Values, t: Target, draw: Tensor) -> None:
+        field = values[name]
+        at = (values.index(t.ids), columns) if field.ndim > 2 else (values.index(t.ids),)
+        old = field[(slice(None), *at)]
+        values.put(name, at, _mixed(old, draw.unsqueeze(1) if old.ndim > 2 else draw, t.mode))
 
     return change
 
 
-def _com(values: _Values, t: Target, draw: Tensor) -> None:
-    at = values.index(t.ids)
-    old = values["body_ipos"][:, at]
-    values.put("body_ipos", (at,), _mixed(old, draw.unsqueeze(1), t.mode))
+def _turned(name: str) -> Change:
+    """Orientations, turned by rotation vectors in the elements' own axes."""
+
+    def change(values: Values, t: Target, draw: Tensor) -> None:
+        at = (values.index(t.ids),)
+        angle = torch.linalg.vector_norm(draw, dim=-1)
+        turn = quat_from_axis_angle(draw / angle.clamp(min=1e-12).unsqueeze(-1), angle)
+        quat = quat_mul(values[f"{name}_quat"][:, at[0]], turn.unsqueeze(1))
+        values.put(f"{name}_quat", at, quat)
+        if name != "body":
+            values.put(f"{name}_mat", at, quat_to_mat(quat))
+
+    return change
 
 
-def _gravity(values: _Values, t: Target, draw: Tensor) -> None:
-    along = (slice(None),) if draw.shape[1] == 3 or t.mode == "scale" else (slice(2, 3),)
-    values.put("gravity", along, _mixed(values["gravity"][:, along[0]], draw, t.mode))
+def _world(name: str) -> Change:
+    """A vector of the world, or its z component."""
+
+    def change(values: Values, t: Target, draw: Tensor) -> None:
+        every = draw.shape[1] == 3 or t.mode == "scale"
+        along = slice(None) if every else slice(2, 3)
+        values.put(name, (along,), _mixed(values[name][:, along], draw, t.mode))
+
+    return change
 
 
-def _scale_mass(values: _Values, bodies: Tensor, ratio: Tensor) -> None:
+def _gear(values: Values, t: Target, draw: Tensor) -> None:
+    every = draw.shape[1] == 6 or t.mode == "scale"
+    _plain("actuator_gear", slice(None) if every else 0)(values, t, draw)
+
+
+def _scale_mass(values: Values, bodies: Tensor, ratio: Tensor) -> None:
     """Mass and inertia of bodies times (W, len(bodies) or 1)."""
     values.put("body_mass", (bodies,), values["body_mass"][:, bodies] * ratio)
     inertia = values["body_inertia"][:, bodies] * ratio.unsqueeze(-1)
     values.put("body_inertia", (bodies,), inertia)
 
 
-def _mass(values: _Values, t: Target, draw: Tensor) -> None:
+def _mass(values: Values, t: Target, draw: Tensor) -> None:
     bodies = values.index(t.ids)
     total = values["body_mass"][:, bodies].sum(-1, keepdim=True)
     _scale_mass(values, bodies, _mixed(total, draw, t.mode) / total)
 
 
-def _density(values: _Values, t: Target, draw: Tensor) -> None:
+def _density(values: Values, t: Target, draw: Tensor) -> None:
     nominal = values.constant(t.density or (1.0,))
     ratio = _mixed(nominal.expand(len(draw), -1), draw, t.mode) / nominal
     _scale_mass(values, values.index(t.ids), ratio)
 
 
-def _size(values: _Values, t: Target, draw: Tensor) -> None:
+def _size(values: Values, t: Target, draw: Tensor) -> None:
     for geom, shape, solid in zip(t.ids, t.shapes, t.flags, strict=True):
-        factor = values.constant(_SIZE_FACTORS[shape])
+        factor = values.constant(SIZE_FACTORS[shape])
         n = len(factor)
         old = values["geom_size"][:, geom]
         size = torch.cat([_mixed(old[:, :n] * factor, draw, t.mode) / factor, old[:, n:]], -1)
         values.put("geom_size", (geom,), size)
-        values.put("geom_rbound", (geom,), _bounding_radius(shape, size))
+        values.put("geom_rbound", (geom,), bounding_radius(shape, size))
         if solid:
             body = values.m.derived["geom_bodyid"][geom : geom + 1]
-            (before, _), (after, unit) = _solid(shape, old), _solid(shape, size)
+            (before, _), (after, unit) = filled(shape, old), filled(shape, size)
             mass = values["body_mass"][:, body] * (after / before).unsqueeze(-1)
             values.put("body_mass", (body,), mass)
             values.put("body_inertia", (body,), (mass * unit).unsqueeze(1))
 
 
-def _kp(values: _Values, t: Target, draw: Tensor) -> None:
+def _kp(values: Values, t: Target, draw: Tensor) -> None:
     at = values.index(t.ids)
     kp = _mixed(values["actuator_gainprm"][:, at, 0], draw, t.mode)
     values.put("actuator_gainprm", (at, 0), kp)
     values.put("actuator_biasprm", (at, 1), -kp)
 
 
-def _kv(values: _Values, t: Target, draw: Tensor) -> None:
+def _kv(values: Values, t: Target, draw: Tensor) -> None:
     at = values.index(t.ids)
     kv = _mixed(-values["actuator_biasprm"][:, at, 2], draw, t.mode)
     values.put("actuator_biasprm", (at, 2), -kv)
@@ -258,137 +294,19 @@ def _kv(values: _Values, t: Target, draw: Tensor) -> None:
 
 
 _CHANGES: dict[str, Change] = {
-    "friction": _column("geom_friction", 0),
-    "friction_torsional": _column("geom_friction", 1),
-    "friction_rolling": _column("geom_friction", 2),
+    **{field: _plain(*where) for field, where in PLAIN.items()},
     "size": _size,
     "mass": _mass,
     "density": _density,
-    "com": _com,
-    "damping": _column("dof_damping"),
-    "armature": _column("dof_armature"),
-    "frictionloss": _column("dof_frictionloss"),
-    "stiffness": _column("jnt_stiffness"),
+    "geom_quat": _turned("geom"),
+    "body_quat": _turned("body"),
+    "site_quat": _turned("site"),
     "kp": _kp,
     "kv": _kv,
-    "gain": _column("actuator_gainprm", 0),
-    "gravity": _gravity,
+    "gear": _gear,
+    "gravity": _world("gravity"),
+    "wind": _world("wind"),
 }
-
-
-# ------------------------------------------------------------------ shapes
-
-# what a scene calls the size of a shape, over what MuJoCo stores: radius, half lengths
-_SIZE_FACTORS = {
-    "sphere": (1.0,),
-    "capsule": (1.0, 2.0),
-    "cylinder": (1.0, 2.0),
-    "ellipsoid": (2.0, 2.0, 2.0),
-    "box": (2.0, 2.0, 2.0),
-}
-
-
-def _solid(shape: str, size: Tensor) -> tuple[Tensor, Tensor]:
-    """Volume (W,) and inertia for a mass of 1 about the principal axes (W, 3), filled uniformly."""
-    a, b, c = size.unbind(-1)
-    if shape == "sphere":
-        return 4 / 3 * math.pi * a**3, (0.4 * a * a).unsqueeze(-1).expand(-1, 3)
-    if shape in ("ellipsoid", "box"):
-        square = size * size
-        others = square.sum(-1, keepdim=True) - square
-        if shape == "box":
-            return 8 * a * b * c, others / 3
-        return 4 / 3 * math.pi * a * b * c, others / 5
-    tube = 2 * math.pi * a * a * b  # a: radius, b: half length
-    across, along = tube * (a * a / 4 + b * b / 3), tube * a * a / 2
-    volume = tube
-    if shape == "capsule":  # two half balls, their centres of mass 3/8 of a radius beyond the ends
-        ball = 4 / 3 * math.pi * a**3
-        volume = tube + ball
-        across = across + ball * (0.4 * a * a + b * b + 0.75 * a * b)
-        along = along + ball * 0.4 * a * a
-    return volume, torch.stack([across, across, along], -1) / volume.unsqueeze(-1)
-
-
-def _bounding_radius(shape: str, size: Tensor) -> Tensor:
-    a, b, _ = size.unbind(-1)
-    if shape == "sphere":
-        return a
-    if shape == "capsule":
-        return a + b
-    if shape == "cylinder":
-        return torch.hypot(a, b)
-    return size.amax(-1) if shape == "ellipsoid" else torch.linalg.vector_norm(size, dim=-1)
-
-
-# ------------------------------------------------------------------ what follows
-
-
-def _derive(values: _Values) -> None:
-    """Everything that follows from the fields put so far, the constants of the rows aside."""
-    m = values.m
-    if values.new.keys() & {"body_mass", "body_inertia", "body_ipos", "dof_armature"} and m.nv:
-        values.new["body_subtreemass"] = values["body_mass"] @ m.tree.subtree.double().mT
-        values.new |= _inverse_weights(values)
-    if "geom_friction" in values.new and m.ncon:
-        con = m.derived["contact"]
-        both = torch.stack([values["geom_friction"][:, g] for g in (con.geom1, con.geom2)], -1)
-        mixed = (both * con.take.double().unsqueeze(1)).amax(-1)[..., [0, 0, 1, 2, 2]]
-        friction = torch.where(con.is_pair, con.pair_friction.double(), mixed)
-        values.new["con_friction"] = friction.clamp(min=MINMU)
-
-
-def _inverse_weights(values: _Values) -> dict[str, Tensor]:
-    """What mj_setConst says of inertia at qpos0: of bodies, dofs, tendons, and actuators' acc0."""
-    m = _double(values)
-    tree = m.tree
-    d = smooth.mass_matrix(m, smooth.kinematics(m, make_data(m, values.worlds)))
-    # factorised from the leaves to the root, which keeps the zeros of M
-    unit = torch.eye(m.nv, dtype=d.M.dtype, device=d.M.device).expand_as(d.M)
-    inverse = torch.cholesky_solve(unit, ops.factor(d.M)).flip(-1, -2)
-
-    joint, turns = tree.dof_anchor, tree.dof_is_rot
-    alike = ((joint == joint.unsqueeze(-1)) & (turns == turns.mT)).double()
-    dof = torch.diagonal(inverse, dim1=-2, dim2=-1) @ (alike / alike.sum(0))
-
-    arm = (d.xipos - d.subtree_com[:, tree.body_root]).unsqueeze(2)  # (W, nbody, 1, 3)
-    rot, lin = d.cdof.unsqueeze(1).split(3, -1)  # (W, 1, nv, 3)
-    moves = tree.moves.unsqueeze(-1)
-    jacobian = torch.stack([lin + cross(rot, arm), rot.expand(-1, arm.shape[1], -1, -1)], 1)
-    jacobian = (jacobian * moves).transpose(-1, -2)  # (W, 2, nbody, 3, nv)
-    weight = ((jacobian @ inverse[:, None, None]) * jacobian).sum(-1).mean(-1)  # (W, 2, nbody)
-    weights = {"body_invweight0": weight.mT, "dof_invweight0": dof}
-    if m.ntendon:
-        d = passive.tendon(m, d)
-        weights["tendon_invweight0"] = ((d.ten_J @ inverse) * d.ten_J).sum(-1)
-    if m.nu:
-        t = m.derived["actuation"]
-        moment = transmission(m, d, replace(t, adhesion=None))[2]
-        moment = m.actuator_gear[..., :1] * t.moment if moment is None else moment
-        weights["actuator_acc0"] = torch.linalg.vector_norm(moment @ inverse, dim=-1)
-    return weights
-
-
-def _double(values: _Values) -> Model:
-    """The model with its new values in float64; without geoms and sites if nothing needs them."""
-    m = values.m
-    new = {f.name: getattr(m, f.name).double() for f in _tensors(m)} | values.new
-    new["derived"] = m.derived | {k: _in_double(m.derived[k]) for k in ("passive", "actuation")}
-    t = m.derived["actuation"]
-    if not m.ntendon and t.sites is None and t.cranks is None:
-        new |= {"ngeom": 0, "nsite": 0}
-    return replace(m, tree=_in_double(m.tree), **new)
-
-
-def _in_double(table: Any) -> Any:
-    """Tables of a stage with their constants in float64."""
-    if isinstance(table, Tensor):
-        return table.double() if table.is_floating_point() else table
-    if isinstance(table, tuple):
-        return tuple(_in_double(x) for x in table)
-    if not is_dataclass(table) or isinstance(table, type):
-        return table
-    return replace(table, **{f.name: _in_double(getattr(table, f.name)) for f in fields(table)})
 
 
 def _world_last(value: Tensor) -> Tensor:
