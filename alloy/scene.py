@@ -179,8 +179,8 @@ class Scene(SceneParts):
             entity: name of a robot or of an element; a pattern such as `"*_foot"`; or `"world"`.
             field: what to draw, among others
 
-                * of geoms: `friction` (sliding), `size` (as the body verbs take it: radius, (radius,
-                  length), full edges), `geom_pos`, `geom_quat`, `geom_solref`
+                * of geoms: `friction` (sliding), `size` (as the body verbs take it: radius,
+                  (radius, length), full edges), `geom_pos`, `geom_quat`, `geom_solref`
                 * of bodies: `mass` (of all the entity's bodies together), `density`, `com`,
                   `inertia`, `body_pos`, `body_quat`
                 * of joints: `damping`, `armature`, `stiffness`, `frictionloss`, `joint_range`
