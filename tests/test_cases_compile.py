@@ -220,9 +220,9 @@ def test_c17_a_pair_collides_as_in_mujoco_or_is_refused_by_name(base, shape):
     [
         (
             '<site name="p"/><body pos="1 0 0"><joint/><geom size=".1"/><site name="q"/></body>',
-            '<tendon><spatial name="rope" armature="1"><site site="p"/><site site="q"/></spatial>'
-            "</tendon>",
-            "tendon 'rope' armature",
+            '<tendon><spatial name="rope" stiffness="1" springyield="1"><site site="p"/>'
+            '<site site="q"/></spatial></tendon>',
+            "tendon 'rope' springyield",
         ),
         (
             '<body><joint name="j"/><geom size=".1"/></body>',

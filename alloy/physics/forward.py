@@ -20,7 +20,7 @@ from torch import Tensor
 
 from alloy import math, ops
 from alloy.ops import control
-from alloy.ops.reference import noslip
+from alloy.ops.reference import noslip, tendon_inertia
 from alloy.physics import actuation, constraint, passive, sensor, sensor_forces, smooth
 from alloy.physics import collision as contact
 from alloy.physics.model import Data, Model, tensor_fields
@@ -121,9 +121,11 @@ def _gyroscopic_derivative(m: Model, d: Data) -> Tensor:
     free = m.derived["free_bodies"]
     rot = free.place[:, 3:]  # (n, 3, nv) one-hot
     w = (d.qvel @ rot.flatten(0, 1).T).unflatten(-1, (-1, 3))  # (W, n, 3)
-    inertia = rot @ (d.M - torch.diag_embed(m.dof_armature)).unsqueeze(1) @ rot.transpose(-1, -2)
+    mass, of_tendons = d.M - torch.diag_embed(m.dof_armature), tendon_inertia.inertia(m, d)
+    mass = (mass if of_tendons is None else mass - of_tendons).unsqueeze(1)
+    inertia = rot @ mass @ rot.transpose(-1, -2)
     frame = d.xmat[:, free.body]
-    shift = free.place[:, :3] @ d.M.unsqueeze(1) @ rot.transpose(-1, -2)
+    shift = free.place[:, :3] @ mass @ rot.transpose(-1, -2)
     local = frame.transpose(-1, -2) @ shift
     spin = math.cross_matrix(w)
     on_rot = spin @ inertia - math.cross_matrix(math.rotate(inertia, w))
@@ -151,8 +153,14 @@ def _implicit_qacc(m: Model, d: Data) -> Tensor:
 def _semi_implicit(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
     """Velocity first, then position with the new velocity (mj_Euler, mj_implicit)."""
     d = _forward(m, d, keep)
-    implicit = m.opt.integrator in ("implicit", "implicitfast")
-    return ops.semi_implicit(m, d, _implicit_qacc(m, d) if implicit else None)
+    if m.opt.integrator in ("implicit", "implicitfast"):
+        return ops.semi_implicit(m, d, _implicit_qacc(m, d))
+    damping = passive.euler_damping(m, d)
+    if damping is None:
+        return ops.semi_implicit(m, d, None)
+    matrix = d.M + torch.diag_embed(m.opt.timestep * damping)
+    qacc = ops.factor_solve(ops.factor(matrix), d.qfrc_smooth + d.qfrc_constraint)
+    return ops.semi_implicit(m, d, qacc)
 
 
 def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Data:

@@ -107,18 +107,27 @@ def _start(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _with_actuators_in_joints(mj: mujoco.MjModel) -> mujoco.MjModel:
-    """The model with damping and armature of actuators given to their joints, times gear squared.
+def _with_actuators_in_targets(mj: mujoco.MjModel) -> mujoco.MjModel:
+    """The model with damping and armature of actuators given to their joints and tendons.
 
-    MuJoCo adds them there, also while actuation is disabled; its inverse weights know of both.
+    Times gear squared, whatever the power of the velocity. MuJoCo adds them there, also while
+    actuation is disabled; its inverse weights know of both.
     """
-    some = np.flatnonzero((mj.actuator_damping != 0) | (mj.actuator_armature != 0))
-    if not len(some):
+    given = mj.actuator_damping, mj.actuator_armature, mj.actuator_dampingpoly.any(1)
+    some = np.any(given, 0)
+    if not some.any():
         return mj
     mj = copy(mj)
-    dof, square = mj.jnt_dofadr[mj.actuator_trnid[some, 0]], mj.actuator_gear[some, 0] ** 2
-    for ours, theirs in (("dof_damping", "damping"), ("dof_armature", "armature")):
-        np.add.at(getattr(mj, ours), dof, square * getattr(mj, f"actuator_{theirs}")[some])
+    on_tendon = mj.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON
+    for which, target, adr in (
+        (some & ~on_tendon, "dof", mj.jnt_dofadr), (some & on_tendon, "tendon", None),
+    ):  # fmt: skip
+        ids = mj.actuator_trnid[which, 0]
+        ids, square = ids if adr is None else adr[ids], mj.actuator_gear[which, :1] ** 2
+        for name in ("damping", "armature", "dampingpoly"):
+            value = getattr(mj, f"actuator_{name}")[which]
+            field = getattr(mj, f"{target}_{name}")
+            np.add.at(field, ids, square.reshape(-1, *(1,) * (value.ndim - 1)) * value)
     return mj
 
 
@@ -165,7 +174,7 @@ def put_model(
             every one of them, element by element.
     """
     io_refuse.check(mj)
-    mj = _with_equalities_on_bodies(_with_actuators_in_joints(mj))
+    mj = _with_equalities_on_bodies(_with_actuators_in_targets(mj))
     put = make_put(dtype, device)
     nv = mj.nv
     topo = {name: np.array(getattr(mj, name)) for name in _TOPOLOGY}
@@ -178,7 +187,7 @@ def put_model(
         "integrate": _integrate_tables(mj, put),
         "geom_bodyid": put(mj.geom_bodyid),
         "site_bodyid": put(mj.site_bodyid),
-        "euler_damping": bool((mj.dof_damping > 0).any())
+        "euler_damping": bool((mj.dof_damping > 0).any() or mj.dof_dampingpoly.any())
         and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
         and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_DAMPER),
         "contact": contacts.tables,

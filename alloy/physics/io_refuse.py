@@ -40,15 +40,10 @@ def _elements(mj: mujoco.MjModel) -> list[Refusal]:
         if count:
             out.append(Refusal("model", -1, f"{what}: {count} in the model, remove them"))
     for j in range(mj.njnt):
-        for attribute in ("jnt_stiffnesspoly", "jnt_springyield"):
-            value = np.atleast_1d(getattr(mj, attribute, np.zeros(mj.njnt))[j])
-            if value.any():
-                what = f"{attribute.removeprefix('jnt_')}={value}: use linear stiffness only"
-                out.append(Refusal("joint", j, f"{name_of(mj, 'joint', j)} {what}"))
-    for dof in np.flatnonzero(mj.dof_dampingpoly.any(1)):
-        joint, what = int(mj.dof_jntid[dof]), f"dampingpoly={mj.dof_dampingpoly[dof]}"
-        text = f"{name_of(mj, 'joint', joint)} {what}: use linear damping only"
-        out.append(Refusal("joint", joint, text))
+        value = np.atleast_1d(mj.jnt_springyield[j])
+        if value.any():
+            what = f"springyield={value}: leave it out, plastic springs are not there"
+            out.append(Refusal("joint", j, f"{name_of(mj, 'joint', j)} {what}"))
     for g in range(mj.ngeom):
         for attribute in ("geom_surfacevel", "geom_adhesion"):
             if np.any(getattr(mj, attribute)[g]):

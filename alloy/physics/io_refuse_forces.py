@@ -39,9 +39,6 @@ def refusals(m: mujoco.MjModel) -> list[Refusal]:
 
 def _tendons(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     attributes = {
-        "tendon_armature": "armature: tendon inertia",
-        "tendon_stiffnesspoly": "stiffness: terms beyond the linear one",
-        "tendon_dampingpoly": "damping: terms beyond the linear one",
         "tendon_springyield": "springyield: plastic springs",
     }
     for t in range(m.ntendon):
@@ -94,21 +91,23 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
                 ),
             )
         for field, what in (
-            ("dampingpoly", "damping: terms beyond the linear one; leave them out"),
             ("delay", "delay; leave it out"),
             ("history", "nsample: history buffers; leave it out"),
         ):
             if np.any(getattr(m, f"actuator_{field}")[i]):
                 yield i, f"{name} {what}"
-        for field in () if _on_scalar_joint(m, i) else ("damping", "armature"):
-            if getattr(m, f"actuator_{field}")[i]:
-                what = "only on hinge and slide joints; give it to what it acts on"
+        for field in () if _takes_damping(m, i) else ("damping", "dampingpoly", "armature"):
+            if np.any(getattr(m, f"actuator_{field}")[i]):
+                what = "only on hinge and slide joints and on tendons; give it to what it acts on"
                 yield i, f"{name} {field}: {what}"
         if m.actuator_plugin[i] >= 0:
             yield i, f"{name}: a plugin; use general, motor, position or velocity"
 
 
-def _on_scalar_joint(m: mujoco.MjModel, actuator: int) -> bool:
+def _takes_damping(m: mujoco.MjModel, actuator: int) -> bool:
+    """Whether an actuator may give damping and armature to what it acts on."""
+    if int(m.actuator_trntype[actuator]) == _TRN.mjTRN_TENDON:
+        return True
     on_joint = int(m.actuator_trntype[actuator]) in _TRANSMISSIONS[:2]
     return on_joint and int(m.jnt_type[m.actuator_trnid[actuator, 0]]) in _SCALAR
 

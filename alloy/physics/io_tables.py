@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from alloy.ops.reference.noslip import NoslipPlan
+from alloy.ops.reference.tendon_inertia import TendonInertia
 from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
 from alloy.physics.io_refuse_forces import refusals
@@ -37,8 +38,17 @@ def all_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> dict[st
         "passive": passive_tables(m, put),
         "actuation": actuation_tables(m, put),
         "sensor": sensor_tables(m, put, layout),
+        "tendon_inertia": _tendon_inertia(m, put),
         "noslip": noslip_plan(layout) if m.opt.noslip_iterations else None,
     }
+
+
+def _tendon_inertia(m: mujoco.MjModel, put: Put) -> TendonInertia | None:
+    heavy = m.tendon_armature != 0
+    if not heavy.any():
+        return None
+    support = tendon_support(m)[heavy]
+    return TendonInertia(_pattern(m, put, support.T @ support))
 
 
 def noslip_plan(layout: ConstraintLayout) -> NoslipPlan:
@@ -55,16 +65,17 @@ def noslip_plan(layout: ConstraintLayout) -> NoslipPlan:
 
 def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
     """Which passive forces there are, and where displacements and velocities go."""
-    stiff = m.jnt_stiffness != 0
+    spring_poly = (m.jnt_stiffnesspoly != 0).any(1)
+    stiff = (m.jnt_stiffness != 0) | spring_poly
     place, quats = _spring_place(m, stiff)
     one_to_one = m.nq == m.nv and not quats and (place == np.eye(m.nv)).all()
     tendon_q, tendon_J = tendon_coefficients(m)
-    tendon_damper = m.tendon_damping != 0
+    tendon_damper = (m.tendon_damping != 0) | m.tendon_dampingpoly.any(1)
     support = tendon_support(m)[tendon_damper]
     through_actuators = m.jnt_actgravcomp.astype(bool)[m.dof_jntid]
     return PassiveTables(
         spring=bool(stiff.any()),
-        damper=bool(m.dof_damping.any()),
+        damper=bool(m.dof_damping.any() or m.dof_dampingpoly.any()),
         gravcomp=bool(m.body_gravcomp.any()),
         fluid=bool(m.opt.density > 0 or m.opt.viscosity > 0),
         dof_joint=None if m.nv == m.njnt else put(m.dof_jntid),
@@ -74,8 +85,13 @@ def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
         tendon_q=put(tendon_q),
         tendon_J=put(tendon_J),
         spatial=spatial_tendons(m, put),
-        tendon_spring=bool(m.tendon_stiffness.any()),
+        tendon_spring=bool(m.tendon_stiffness.any() or m.tendon_stiffnesspoly.any()),
         tendon_damper=bool(tendon_damper.any()),
+        spring_poly=bool(spring_poly.any()),
+        damper_poly=bool(m.dof_dampingpoly.any()),
+        tendon_spring_poly=bool(m.tendon_stiffnesspoly.any()),
+        tendon_damper_poly=bool(m.tendon_dampingpoly.any()),
+        spring_vectors=_spring_vectors(m, put) if spring_poly.any() else None,
         pattern=_pattern(m, put, support.T @ support),
         others=put(1.0 - np.eye(3)),
         box=put(1.0 - 2.0 * np.eye(3)),
@@ -172,6 +188,19 @@ def _spring_place(m: mujoco.MjModel, stiff: Array) -> tuple[Array, list[Array]]:
             turn[:, v : v + 3] = np.eye(3)
             turns.append(turn)
     return np.concatenate([rows, *turns]), quats
+
+
+def _spring_vectors(m: mujoco.MjModel, put: Put) -> Tensor | None:
+    """1 between dofs of one ball joint, and among a free joint's translations and its rotations."""
+    group = np.arange(m.nv)
+    for joint in range(m.njnt):
+        v = m.jnt_dofadr[joint]
+        if not is_scalar(m, joint):
+            group[v : v + 3] = v
+        if m.jnt_type[joint] == _JOINT.mjJNT_FREE:
+            group[v + 3 : v + 6] = v + 3
+    vector = ~np.isin(m.jnt_type[m.dof_jntid], (_JOINT.mjJNT_SLIDE, _JOINT.mjJNT_HINGE))
+    return _if_any(put, ((group[:, None] == group) & vector).astype(float))
 
 
 def _pattern(m: mujoco.MjModel, put: Put, coupled: Array) -> Tensor | None:

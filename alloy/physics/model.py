@@ -93,12 +93,14 @@ class Model:
     jnt_pos: Tensor = tensor("1|W", "njnt", 3)
     jnt_axis: Tensor = tensor("1|W", "njnt", 3)
     jnt_stiffness: Tensor = tensor("1|W", "njnt")
+    jnt_stiffnesspoly: Tensor = tensor("1|W", "njnt", 2)  # of displacement squared and cubed
     jnt_range: Tensor = tensor("1|W", "njnt", 2)
     jnt_actfrcrange: Tensor = tensor("1|W", "njnt", 2)
     jnt_margin: Tensor = tensor("1|W", "njnt")
     jnt_solref: Tensor = tensor("1|W", "njnt", 2)
     jnt_solimp: Tensor = tensor("1|W", "njnt", 5)
     dof_damping: Tensor = tensor("1|W", "nv")
+    dof_dampingpoly: Tensor = tensor("1|W", "nv", 2)  # of velocity squared and cubed
     dof_armature: Tensor = tensor("1|W", "nv")
     dof_frictionloss: Tensor = tensor("1|W", "nv")
     dof_invweight0: Tensor = tensor("1|W", "nv")
@@ -115,6 +117,9 @@ class Model:
     site_mat: Tensor = tensor("1|W", "nsite", 3, 3)  # rotation matrix of site_quat
     tendon_stiffness: Tensor = tensor("1|W", "ntendon")
     tendon_damping: Tensor = tensor("1|W", "ntendon")
+    tendon_stiffnesspoly: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_dampingpoly: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_armature: Tensor = tensor("1|W", "ntendon")
     tendon_lengthspring: Tensor = tensor("1|W", "ntendon", 2)
     tendon_length0: Tensor = tensor("1|W", "ntendon")
     tendon_invweight0: Tensor = tensor("1|W", "ntendon")

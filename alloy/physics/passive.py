@@ -15,10 +15,13 @@ from torch import Tensor
 from alloy import ops
 from alloy.math import cross
 from alloy.ops.reference.passive import (
+    SLOPE,
     all_disabled,
+    damping,
     drag_coefficients,
     fluid_velocity,
     offset_from_com,
+    tendon_damping,
 )
 from alloy.ops.reference.tendon import jacobian as tendon_jacobian
 from alloy.physics.model import Data, Model
@@ -42,6 +45,12 @@ class PassiveTables:
     spatial: SpatialTendons | None
     tendon_spring: bool
     tendon_damper: bool
+    # whether some stiffness or damping has terms beyond the linear one
+    spring_poly: bool
+    damper_poly: bool
+    tendon_spring_poly: bool
+    tendon_damper_poly: bool
+    spring_vectors: Tensor | None  # (nv, nv) 1 between dofs of one rotation or free translation
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that tendons couple
     others: Tensor  # (3, 3) one off the diagonal
     box: Tensor  # (3, 3) principal inertias to squared half-edges
@@ -63,12 +72,12 @@ def damping_derivative(m: Model, d: Data) -> Tensor:
     Pairs of dofs of which neither is above the other in the tree are left out, as MuJoCo does.
     """
     t: PassiveTables = m.derived["passive"]
-    out = torch.diag_embed(-m.dof_damping)
+    out = torch.diag_embed(-damping(m, d, t, SLOPE))
     if "damper" in m.opt.disable:
         out = torch.zeros_like(out)
     elif t.tendon_damper:
         rows = tendon_jacobian(m, d)
-        coupled = (rows.mT * m.tendon_damping.unsqueeze(-2)) @ rows
+        coupled = (rows.mT * tendon_damping(m, d, t, SLOPE).unsqueeze(-2)) @ rows
         out = out - (coupled if t.pattern is None else coupled * t.pattern)
     if t.fluid and not all_disabled(m):
         # Drag is diagonal in the body's inertial frame, so the product below is symmetric
@@ -78,6 +87,14 @@ def damping_derivative(m: Model, d: Data) -> Tensor:
         weighted = jacobian * slope.flatten(-2).unsqueeze(-1)
         out = out - (jacobian.mT @ weighted).sum(-3)
     return out
+
+
+def euler_damping(m: Model, d: Data) -> Tensor | None:
+    """Damping (1|W, nv) that Euler's method takes at the end of the step, if it is not linear."""
+    t: PassiveTables = m.derived["passive"]
+    if not (t.damper_poly and m.derived["euler_damping"]):
+        return None
+    return damping(m, d, t, SLOPE)
 
 
 def _inertial_jacobian(m: Model, d: Data) -> Tensor:

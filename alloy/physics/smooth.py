@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from alloy import ops
-from alloy.ops.reference import inertia
+from alloy.ops.reference import inertia, tendon_inertia
 from alloy.ops.reference.smooth import applied_force
 from alloy.physics.model import Data, Model
 
@@ -21,12 +21,14 @@ def kinematics(m: Model, d: Data) -> Data:
 
 def mass_matrix(m: Model, d: Data) -> Data:
     """Joint-space inertia matrix."""
-    return replace(d, M=ops.mass_matrix(d.cinert, d.cdof, m.dof_armature, m.tree))
+    mass = ops.mass_matrix(d.cinert, d.cdof, m.dof_armature, m.tree)
+    of_tendons = tendon_inertia.inertia(m, d)
+    return replace(d, M=mass if of_tendons is None else mass + of_tendons)
 
 
 def velocity(m: Model, d: Data) -> Data:
     """Spatial velocities and the bias force."""
-    return ops.velocity(m, d)
+    return tendon_inertia.with_bias(m, ops.velocity(m, d))
 
 
 def bias_derivative(m: Model, d: Data) -> Tensor:

@@ -215,7 +215,6 @@ REFUSED = {
     '<general joint="a" gaintype="user"/>': "actuator 'x' gaintype='user'",
     '<general joint="a" biastype="user"/>': "actuator 'x' biastype='user'",
     '<motor joint="d" damping="1"/>': "actuator 'x' damping",
-    '<motor tendon="t" armature="1"/>': "actuator 'x' armature",
     '<motor joint="a" delay=".01" nsample="10"/>': "actuator 'x' delay",
     '<dcmotor joint="a" motorconst="1 1" resistance="2"/>': "actuator 'x' gaintype='dcmotor'",
 }

@@ -97,11 +97,60 @@ def energy_of_springs(m: Model, d: Data) -> Tensor:
         return energy
     if t.spring:
         stiffness, offset = _joint_springs(m, d, t)
+        if t.spring_poly:
+            stiffness = stiffness + _stiffening(m, offset, t, ENERGY)
         energy = energy + 0.5 * (stiffness * offset * offset).sum(-1)
     if t.tendon_spring:
-        stretch = _tendon_stretch(m, d)
-        energy = energy + 0.5 * (m.tendon_stiffness * stretch * stretch).sum(-1)
+        stretch, stiffness = _tendon_stretch(m, d), m.tendon_stiffness
+        if t.tendon_spring_poly:
+            stiffness = stiffness + polynomial(m.tendon_stiffnesspoly, -stretch, ENERGY)
+        energy = energy + 0.5 * (stiffness * stretch * stretch).sum(-1)
     return energy
+
+
+FORCE, SLOPE, ENERGY = (1.0, 1.0), (2.0, 3.0), (2 / 3, 0.5)  # how the terms enter each of these
+
+
+def polynomial(poly: Tensor, x: Tensor, weights: tuple[float, float]) -> Tensor:
+    """What terms beyond the linear one, poly (1|W, n, 2), add to a coefficient at x (W, n).
+
+    With the weights FORCE it times x is their force, SLOPE makes it the force's derivative, ENERGY
+    half of it times x^2 the integral.
+    """
+    first, second = poly.unbind(-1)
+    return weights[0] * first * x + weights[1] * second * x * x
+
+
+def _stiffening(m: Model, offset: Tensor, t: PassiveTables, weights: tuple[float, float]) -> Tensor:
+    """What polynomial stiffness adds to the linear one; (W, nv).
+
+    Hinges and slides take it by their signed displacement, rotations and free translations by its
+    length.
+    """
+    stretch = -offset
+    if t.spring_vectors is not None:
+        square = (offset * offset) @ t.spring_vectors
+        inside = square > 0
+        length = torch.where(inside, torch.where(inside, square, 1.0).sqrt(), 0.0)
+        stretch = torch.where(t.spring_vectors.sum(0) > 0, length, stretch)
+    poly = m.jnt_stiffnesspoly
+    if t.dof_joint is not None:
+        poly = poly[:, t.dof_joint]
+    return polynomial(poly, stretch, weights)
+
+
+def damping(m: Model, d: Data, t: PassiveTables, weights: tuple[float, float]) -> Tensor:
+    """Damping coefficients of the dofs (1|W, nv), or with SLOPE minus their force's derivative."""
+    if not t.damper_poly:
+        return m.dof_damping
+    return m.dof_damping + polynomial(m.dof_dampingpoly, d.qvel.abs(), weights)
+
+
+def tendon_damping(m: Model, d: Data, t: PassiveTables, weights: tuple[float, float]) -> Tensor:
+    """The same of the tendons, (1|W, ntendon)."""
+    if not t.tendon_damper_poly:
+        return m.tendon_damping
+    return m.tendon_damping + polynomial(m.tendon_dampingpoly, d.ten_velocity.abs(), weights)
 
 
 def _springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
@@ -109,9 +158,14 @@ def _springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
     force = None
     if t.spring:
         stiffness, offset = _joint_springs(m, d, t)
+        if t.spring_poly:
+            stiffness = stiffness + _stiffening(m, offset, t, FORCE)
         force = stiffness * offset
     if t.tendon_spring:
-        along = pulled(m, d, m.tendon_stiffness * _tendon_stretch(m, d))
+        stretch, stiffness = _tendon_stretch(m, d), m.tendon_stiffness
+        if t.tendon_spring_poly:
+            stiffness = stiffness + polynomial(m.tendon_stiffnesspoly, -stretch, FORCE)
+        along = pulled(m, d, stiffness * stretch)
         force = along if force is None else force + along
     assert force is not None
     return force
@@ -121,9 +175,9 @@ def _dampers(m: Model, d: Data, t: PassiveTables) -> Tensor:
     """Dof and tendon dampers; (W, nv)."""
     force = None
     if t.damper:
-        force = -m.dof_damping * d.qvel
+        force = -damping(m, d, t, FORCE) * d.qvel
     if t.tendon_damper:
-        along = pulled(m, d, m.tendon_damping * d.ten_velocity)
+        along = pulled(m, d, tendon_damping(m, d, t, FORCE) * d.ten_velocity)
         force = -along if force is None else force - along
     assert force is not None
     return force
