@@ -41,6 +41,7 @@ def _actuator(text: str) -> str:
 def _sensor(text: str) -> str:
     return _model(
         joint='range="-20 20"',
+        more='<geom type="plane" size="9 9 1" pos="0 0 .2"/>',
         rest=f"<tendon>{FIXED.format('range=' + chr(34) + '-.1 .1' + chr(34))}</tendon>"
         f'<actuator><motor name="m" joint="h"/></actuator><sensor>{text}</sensor>',
     )
@@ -153,6 +154,9 @@ _FEATURES = {
             "torque": '<torque site="sb"/>',
             "touch": '<touch site="sb"/>',
             "rangefinder": '<rangefinder site="sb"/>',
+            "rangefinder, every field":
+                '<rangefinder site="sf" data="dist dir origin point normal depth" cutoff="2"/>',
+            "rangefinder of a camera": '<rangefinder camera="eye"/>',
             "camprojection": '<camprojection site="sb" camera="eye"/>',
             "joint position and velocity": '<jointpos joint="h"/><jointvel joint="h"/>',
             "joint limit": '<jointlimitpos joint="h"/><jointlimitfrc joint="h"/>',
@@ -173,9 +177,14 @@ _FEATURES = {
             "energy": "<e_potential/><e_kinetic/>",
             "clock": "<clock/>",
             "cutoff": '<jointpos joint="h" cutoff=".1"/>',
-            "geom distance": '<distance geom1="ga" geom2="gf"/>',
+            "geom distance": '<distance geom1="ga" geom2="gf" cutoff="1"/>',
+            "normal and segment between bodies": '<normal body1="a" body2="f" cutoff="1"/>'
+            '<fromto body1="a" body2="f" cutoff="1"/>',
             "inside site": '<insidesite site="w" objtype="body" objname="a"/>',
             "contact": '<contact geom1="ga"/>',
+            "contact, nearest": '<contact subtree1="a" num="3" reduce="mindist" data="dist pos"/>',
+            "contact, strongest in a site": '<contact site="sf" reduce="maxforce" data="force"/>',
+            "contact, net force": '<contact body1="f" reduce="netforce" data="force torque pos"/>',
             "user": '<user dim="1"/>',
         }.items()
     },
