@@ -9,8 +9,8 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from alloy.ops.reference.collide import COLLIDERS
 from alloy.ops.reference.ray import INTERSECT
+from alloy.ops.reference.sensor_distance import measured
 from alloy.ops.reference.sensor_rays import WIDTH
 from alloy.physics.io_elements import name_of, spelled
 from alloy.physics.sensor import Distances, GeomPairs, RayGroup, Rays
@@ -118,9 +118,9 @@ def refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
         yield from _ray_refusals(m, i)
     elif _type(m, i) in DISTANCES:
         for a, b in pairs_of(m, i):
-            kinds = sorted((int(m.geom_type[a]), int(m.geom_type[b])))
-            if tuple(kinds) not in COLLIDERS:
-                shapes = " and ".join(repr(spelled(_GEOM, k)) for k in kinds)
+            one, two = sorted((int(m.geom_type[a]), int(m.geom_type[b])))
+            if not measured((one, two)):
+                shapes = " and ".join(repr(spelled(_GEOM, k)) for k in (one, two))
                 names = f"{name_of(m, 'geom', a)} and {name_of(m, 'geom', b)}"
                 yield f"the distance of {names}, of types {shapes}; use other shapes"
 

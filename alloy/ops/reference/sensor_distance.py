@@ -8,13 +8,22 @@ import torch
 from torch import Tensor
 
 from alloy.math import normalize
-from alloy.ops.reference.collide import BOX, CAPSULE, COLLIDERS, CYLINDER
+from alloy.ops.reference.collide import BOX, CAPSULE, COLLIDERS, CYLINDER, PLANE
 from alloy.ops.reference.collide_shared import FAR, first
 from alloy.ops.reference.sensor_boxes import box_box_segment
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
     from alloy.physics.sensor import GeomPairs, SensorGroup
+
+MESH = 7  # mjtGeom
+
+
+def measured(kind: tuple[int, int]) -> bool:
+    """Whether it is known where two shapes are nearest: of faces contacts do not tell."""
+    if kind not in COLLIDERS or MESH in kind:
+        return False
+    return COLLIDERS[kind].slots == 1 or kind[0] in (PLANE, CAPSULE) or kind == (BOX, BOX)
 
 
 def distances(m: Model, d: Data, g: SensorGroup) -> Tensor:
