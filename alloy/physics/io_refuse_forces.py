@@ -31,7 +31,7 @@ _BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE)
 def refusals(m: mujoco.MjModel) -> list[Refusal]:
     """Every unsupported element of these stages with its attribute and what to do about it."""
     found = {
-        "tendon": _tendons(m), "joint": _joints(m), "geom": _fluid(m), "actuator": _actuators(m),
+        "tendon": _tendons(m), "joint": _joints(m), "actuator": _actuators(m),
         "sensor": _sensors(m),
     }  # fmt: skip
     return [Refusal(kind, i, text) for kind, some in found.items() for i, text in some]
@@ -52,18 +52,6 @@ def _joints(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
     for j in np.flatnonzero(m.jnt_actfrclimited).tolist():
         if int(m.jnt_type[j]) not in _SCALAR:
             yield j, f"{name_of(m, 'joint', j)} actuatorfrcrange: only for hinge and slide joints"
-
-
-def _fluid(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
-    if m.opt.density > 0 or m.opt.viscosity > 0:
-        for g in np.flatnonzero(m.geom_fluid[:, 0] > 0).tolist():
-            yield (
-                g,
-                (
-                    f"{name_of(m, 'geom', g)} fluidshape='ellipsoid': the ellipsoid fluid model; "
-                    "leave fluidshape out to use the inertia box"
-                ),
-            )
 
 
 def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:

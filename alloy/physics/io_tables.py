@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.ops.reference.fluid_ellipsoid import EllipsoidTables
 from alloy.ops.reference.noslip import NoslipPlan
 from alloy.ops.reference.tendon_inertia import TendonInertia
 from alloy.physics import io_transmissions
@@ -29,6 +30,7 @@ Put = Callable[..., Tensor]
 Array = np.ndarray
 
 _JOINT, _TRN, _DYN = mujoco.mjtJoint, mujoco.mjtTrn, mujoco.mjtDyn
+_GEOM = mujoco.mjtGeom
 _GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
 
 
@@ -93,6 +95,7 @@ def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
         tendon_damper_poly=bool(m.tendon_dampingpoly.any()),
         spring_vectors=_spring_vectors(m, put) if spring_poly.any() else None,
         pattern=_pattern(m, put, support.T @ support),
+        ellipsoids=_ellipsoids(m, put),
         others=put(1.0 - np.eye(3)),
         box=put(1.0 - 2.0 * np.eye(3)),
     )
@@ -188,6 +191,30 @@ def _spring_place(m: mujoco.MjModel, stiff: Array) -> tuple[Array, list[Array]]:
             turn[:, v : v + 3] = np.eye(3)
             turns.append(turn)
     return np.concatenate([rows, *turns]), quats
+
+
+def _ellipsoids(m: mujoco.MjModel, put: Put) -> EllipsoidTables | None:
+    """Geoms that are ellipsoids to the fluid, with their semi-axes by size."""
+    chosen = np.flatnonzero((m.geom_fluid[:, 0] > 0) & (m.geom_bodyid > 0))
+    if not len(chosen) or not (m.opt.density > 0 or m.opt.viscosity > 0):
+        return None
+    axes = np.tile(np.eye(3), (len(chosen), 1, 1))
+    round_by_kind = {
+        _GEOM.mjGEOM_SPHERE: [[1, 0, 0], [1, 0, 0], [1, 0, 0]],
+        _GEOM.mjGEOM_CAPSULE: [[1, 0, 0], [1, 0, 0], [1, 1, 0]],
+        _GEOM.mjGEOM_CYLINDER: [[1, 0, 0], [1, 0, 0], [0, 1, 0]],
+    }
+    for kind, by_size in round_by_kind.items():
+        axes[m.geom_type[chosen] == kind] = by_size
+    body = m.geom_bodyid[chosen]
+    place = np.arange(m.nbody)[:, None] == body
+    return EllipsoidTables(
+        geom=put(chosen),
+        body=put(body),
+        axes=put(axes),
+        place=put(place.astype(float)),
+        boxes=put(1.0 - place.any(1)),
+    )
 
 
 def _spring_vectors(m: mujoco.MjModel, put: Put) -> Tensor | None:

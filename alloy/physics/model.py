@@ -111,6 +111,7 @@ class Model:
     geom_mat: Tensor = tensor("1|W", "ngeom", 3, 3)  # rotation matrix of geom_quat
     geom_size: Tensor = tensor("1|W", "ngeom", 3)
     geom_rbound: Tensor = tensor("1|W", "ngeom")
+    geom_fluid: Tensor = tensor("1|W", "ngeom", 12)  # as mjModel: fluidcoef and added masses
     geom_friction: Tensor = tensor("1|W", "ngeom", 3)
     site_pos: Tensor = tensor("1|W", "nsite", 3)
     site_quat: Tensor = tensor("1|W", "nsite", 4)
@@ -200,6 +201,7 @@ class Data:
     contact_dist: Tensor = tensor("W", "ncon", stage="position")
     contact_pos: Tensor = tensor("W", "ncon", 3, stage="position")
     contact_frame: Tensor = tensor("W", "ncon", 3, 3, stage="position")
+    contact_least: Tensor = tensor("W", "ncon", stage="position")  # over a control step, if kept
     efc_J: Tensor = tensor("W", "nefc", "nv", stage="position")
     efc_pos: Tensor = tensor("W", "nefc", stage="position")  # distance less margin
     efc_kip: Tensor = tensor("W", "nefc", stage="position")  # stiffness * impedance * efc_pos

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from alloy import ops
 from alloy.math import cross
+from alloy.ops.reference import fluid_ellipsoid
+from alloy.ops.reference.fluid_ellipsoid import EllipsoidTables
 from alloy.ops.reference.passive import (
     SLOPE,
     all_disabled,
@@ -52,6 +54,7 @@ class PassiveTables:
     tendon_damper_poly: bool
     spring_vectors: Tensor | None  # (nv, nv) 1 between dofs of one rotation or free translation
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that tendons couple
+    ellipsoids: EllipsoidTables | None  # geoms to the fluid; None: every body is its inertia box
     others: Tensor  # (3, 3) one off the diagonal
     box: Tensor  # (3, 3) principal inertias to squared half-edges
 
@@ -83,10 +86,22 @@ def damping_derivative(m: Model, d: Data) -> Tensor:
         # Drag is diagonal in the body's inertial frame, so the product below is symmetric
         linear, quadratic = drag_coefficients(m, t)
         slope = linear + 2 * quadratic * fluid_velocity(m, d).abs()  # (W, nbody, 2, 3)
-        jacobian = _inertial_jacobian(m, d)  # (W, nbody, 6, nv)
+        jacobian = _local_jacobian(d, offset_from_com(m, d), d.ximat, m.tree.moves)
         weighted = jacobian * slope.flatten(-2).unsqueeze(-1)
         out = out - (jacobian.mT @ weighted).sum(-3)
+        if t.ellipsoids is not None:
+            out = out + _ellipsoid_derivative(m, d, t.ellipsoids)
     return out
+
+
+def _ellipsoid_derivative(m: Model, d: Data, e: EllipsoidTables) -> Tensor:
+    """Of the forces on geoms that count as ellipsoids (W, nv, nv); implicitfast's is symmetric."""
+    slope = fluid_ellipsoid.derivative(m, d, e)
+    if m.opt.integrator == "implicitfast":
+        slope = 0.5 * (slope + slope.mT)
+    frame, moves = d.geom_xmat[:, e.geom], m.tree.moves[e.body]
+    jacobian = _local_jacobian(d, fluid_ellipsoid.offset(m, d, e), frame, moves)
+    return (jacobian.mT @ slope @ jacobian).sum(-3)
 
 
 def euler_damping(m: Model, d: Data) -> Tensor | None:
@@ -97,13 +112,20 @@ def euler_damping(m: Model, d: Data) -> Tensor | None:
     return damping(m, d, t, SLOPE)
 
 
-def _inertial_jacobian(m: Model, d: Data) -> Tensor:
-    """Jacobian of each body's velocity at its centre of mass, in its inertial frame.
+def _local_jacobian(d: Data, offset: Tensor, frame: Tensor, moves: Tensor) -> Tensor:
+    """Jacobian of the velocity of points that move with bodies, rotation first.
 
-    Returns (W, nbody, 6, nv), rotation first.
+    Args:
+        d: with kinematics.
+        offset: (W, n, 3) points from what spatial vectors are about.
+        frame: (W, n, 3, 3) axes in which the velocity is.
+        moves: (n, nv) which dofs move them.
+
+    Returns:
+        (W, n, 6, nv).
     """
     rot, lin = d.cdof[:, None, :, :3], d.cdof[:, None, :, 3:]
-    offset = offset_from_com(m, d).unsqueeze(-2)  # (W, nbody, 1, 3)
+    offset = offset.unsqueeze(-2)  # (W, n, 1, 3)
     world = torch.stack([rot.expand_as(lin + offset), lin + cross(rot, offset)], -3)
-    local = world @ d.ximat.unsqueeze(-3)  # (W, nbody, 2, nv, 3)
-    return (local.mT.flatten(-3, -2)) * m.tree.moves.unsqueeze(-2)
+    local = world @ frame.unsqueeze(-3)  # (W, n, 2, nv, 3)
+    return (local.mT.flatten(-3, -2)) * moves.unsqueeze(-2)

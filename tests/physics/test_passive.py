@@ -193,7 +193,6 @@ def test_passive_force_in_float32(source):
 FIXED = '<tendon><fixed name="t" {}><joint joint="j" coef="1"/></fixed></tendon>'
 REFUSED = {
     FIXED.format('stiffness="1" springyield="1"'): "tendon 't' springyield",
-    '<default><geom fluidshape="ellipsoid"/></default><option density="1"/>': "geom 'g' fluidshape",
 }  # fmt: skip
 
 

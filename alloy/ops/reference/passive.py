@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from alloy import math
 from alloy.math import MINVAL, cross, dot, quat_conj, quat_mul, quat_normalize, quat_to_rotvec
+from alloy.ops.reference import fluid_ellipsoid
 from alloy.ops.reference.tendon import pulled, spatial
 
 if TYPE_CHECKING:
@@ -218,6 +220,8 @@ def drag_coefficients(m: Model, t: PassiveTables) -> tuple[Tensor, Tensor]:
     mass = m.body_mass.unsqueeze(-1)
     edge = ((m.body_inertia @ t.box).clamp(min=MINVAL) * 6 / mass.clamp(min=MINVAL)).sqrt()
     solid = (mass >= MINVAL).unsqueeze(-1).to(mass.dtype)
+    if t.ellipsoids is not None:
+        solid = solid * t.ellipsoids.boxes.reshape(-1, 1, 1)
     diameter = edge.mean(-1, keepdim=True)
     stokes = 3 * torch.pi * m.opt.viscosity * diameter
     linear = torch.stack([stokes * diameter * diameter / 3, stokes], -2) * solid
@@ -232,4 +236,8 @@ def _fluid(m: Model, d: Data, t: PassiveTables) -> Tensor:
     velocity = fluid_velocity(m, d)
     drag = -(linear + quadratic * velocity.abs()) * velocity
     torque, force = (drag @ d.ximat.mT).unbind(-2)
-    return _joint_force(m, d, torque, force)
+    joint = _joint_force(m, d, torque, force)
+    if t.ellipsoids is None:
+        return joint
+    wrench = fluid_ellipsoid.wrenches(m, d, t.ellipsoids)
+    return joint + dot(math.constant_times(m.tree.moved_by, wrench), d.cdof)
