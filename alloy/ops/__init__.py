@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from alloy.physics.tree import Tree
 
 __all__ = [
-    "COLLIDER_KINDS", "actuation", "by_kernel", "collider_slots", "contacts", "eliminate", "factor",
+    "COLLIDER_KINDS", "CONVEX_KINDS", "actuation", "by_kernel", "collider_slots", "contacts",
+    "eliminate", "factor",
     "factor_solve", "integrate_quat", "keep_sound", "kernels", "kinematics", "mass_matrix",
     "passive", "reference_acceleration", "rows", "runge_kutta_end", "runge_kutta_stage",
     "semi_implicit", "sensor", "solve", "tendon", "velocity",
@@ -63,6 +64,10 @@ def mass_matrix(cinert: Tensor, cdof: Tensor, dof_armature: Tensor, tree: Tree) 
 
 
 COLLIDER_KINDS = tuple(reference_collide.COLLIDERS)  # (mjtGeom of geom 1, of geom 2)
+
+
+# those of two convex shapes whose contact is searched for
+CONVEX_KINDS = tuple(k for k in reference_collide.CONVEX_KINDS if k[0] != reference_collide.PLANE)
 
 
 def collider_slots(kind: tuple[int, int]) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from alloy import ops
+from alloy.physics.io_meshes import mesh_side
 from alloy.physics.io_tendons import limit_sides, row_fields
 from alloy.physics.layout import (
     ConeGroup,
@@ -152,8 +153,9 @@ def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
     for kind in sorted(set(kinds)):
         members = [i for i, k in enumerate(kinds) if k == kind]
         slots = ops.collider_slots(kind)
-        g1, g2 = ([getattr(pairs[i], name) for i in members] for name in ("geom1", "geom2"))
-        groups.append(PairGroup(kind, put(np.array(g1)), put(np.array(g2)), slots, start))
+        g1, g2 = (np.array([getattr(pairs[i], n) for i in members]) for n in ("geom1", "geom2"))
+        meshes = (mesh_side(mj, g, put) for g in (g1, g2))
+        groups.append(PairGroup(kind, put(g1), put(g2), slots, start, *meshes))
         margins.append(np.array([params[i]["margin"] + params[i]["gap"] for i in members]))
         collider_order += [i for i in members for _ in range(slots)]
         start += slots * len(members)

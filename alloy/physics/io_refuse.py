@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from alloy import ops
-from alloy.physics import io_layout, io_tables
+from alloy.physics import io_layout, io_meshes, io_tables
 from alloy.physics.io_elements import Refusal, name_of, spelled
 
 _GEOM = {int(v): k.removeprefix("mjGEOM_").lower() for k, v in mujoco.mjtGeom.__members__.items()}
@@ -14,8 +14,9 @@ _GEOM = {int(v): k.removeprefix("mjGEOM_").lower() for k, v in mujoco.mjtGeom.__
 _CONVEX = {
     ("sphere", "ellipsoid"), ("capsule", "ellipsoid"), ("ellipsoid", "box"),
     ("capsule", "cylinder"),
+    *((_GEOM[a], _GEOM[b]) for a, b in ops.CONVEX_KINDS),
 }  # fmt: skip
-_MULTIPLE = {("capsule", "cylinder")}
+_MULTIPLE = {kind for kind in _CONVEX if not {"sphere", "ellipsoid"} & set(kind)}
 # enable flags that change nothing in the equations that are solved
 _HARMLESS = {"ENERGY", "FWDINV"}
 
@@ -80,6 +81,10 @@ def _pairs(mj: mujoco.MjModel) -> list[Refusal]:
         mend = "use other shapes, or keep the two apart by contype/conaffinity or <exclude>"
         if kind not in ops.COLLIDER_KINDS:
             out.append(Refusal("geom pair", k, f"{text}; {mend}"))
+        for geom in (pair.geom1, pair.geom2):
+            if _GEOM[int(mj.geom_type[geom])] == "mesh" and not io_meshes.has_hull(mj, geom):
+                hull = f"{name_of(mj, 'geom', geom)}: MuJoCo has made no hull of its mesh"
+                out.append(Refusal("geom pair", k, f"{text}: {hull}; {mend}"))
         for flag, kinds in off:
             if names in kinds:
                 without = f"{text} with flag {flag}='disable': leave it out"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from alloy.ops.reference.convex import Mesh
+
 
 @dataclass(frozen=True)
 class PairGroup:
@@ -22,6 +24,13 @@ class PairGroup:
     geom2: Tensor  # (P,)
     slots: int  # contacts of each pair
     start: int  # first contact in collider order
+    mesh1: Mesh | None = None  # hulls of geom1 where it is a mesh
+    mesh2: Mesh | None = None
+
+    @property
+    def has_mesh(self) -> bool:
+        """Whether the collider takes hulls."""
+        return self.mesh1 is not None or self.mesh2 is not None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 
 from alloy.ops.reference.collide import COLLIDERS
 
-PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6
+PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 0, 2, 3, 4, 5, 6, 7
 NAMES = {0: "plane", 2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box"}
 MARGIN = 0.0123  # not a distance that a configuration below happens to have
 UP = np.array([1.0, 0, 0, 0])

@@ -20,6 +20,7 @@ from torch import Tensor
 from alloy import math
 from alloy.ops.reference.collide_box import capsule_box, plane_box, sphere_box
 from alloy.ops.reference.collide_boxbox import box_box
+from alloy.ops.reference.collide_convex import convex_collider, convex_slots, plane_mesh
 from alloy.ops.reference.collide_cylinder import capsule_cylinder
 from alloy.ops.reference.collide_ellipsoid import (
     capsule_ellipsoid,
@@ -202,7 +203,13 @@ def _one_contact(pos1: Tensor, radius1: Tensor, normal: Tensor, gap: Tensor) -> 
     return dist, pos.unsqueeze(-2), make_frame(normal).unsqueeze(-3)
 
 
-PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6  # mjtGeom
+PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 0, 2, 3, 4, 5, 6, 7  # mjtGeom
+
+CONVEX_KINDS = (
+    (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (CYLINDER, CYLINDER), (CYLINDER, BOX),
+    (SPHERE, MESH), (CAPSULE, MESH), (ELLIPSOID, MESH), (CYLINDER, MESH), (BOX, MESH),
+    (MESH, MESH), (PLANE, MESH),
+)  # fmt: skip
 
 COLLIDERS: dict[tuple[int, int], Collider] = {
     (PLANE, SPHERE): Collider(plane_sphere, 1),
@@ -221,4 +228,10 @@ COLLIDERS: dict[tuple[int, int], Collider] = {
     (CAPSULE, BOX): Collider(capsule_box, 2),
     (ELLIPSOID, BOX): Collider(ellipsoid_box, 1),
     (BOX, BOX): Collider(box_box, 8),
+    (PLANE, MESH): Collider(plane_mesh, 4),
+    **{
+        kind: Collider(convex_collider(kind), convex_slots(kind))
+        for kind in CONVEX_KINDS
+        if kind != (PLANE, MESH)
+    },
 }

@@ -21,7 +21,7 @@ def contacts(m: Model, d: Data) -> Data:
         dist, pos, frame = COLLIDERS[group.kind].fn(
             d.geom_xpos[:, group.geom1], d.geom_xmat[:, group.geom1], m.geom_size[:, group.geom1],
             d.geom_xpos[:, group.geom2], d.geom_xmat[:, group.geom2], m.geom_size[:, group.geom2],
-            margin,
+            margin, *((group.mesh1, group.mesh2) if group.has_mesh else ()),
         )  # fmt: skip
         dists.append(dist.flatten(1))
         points.append(pos.flatten(1, 2))

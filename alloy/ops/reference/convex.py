@@ -1,0 +1,291 @@
+"""Convex sets by their support points, and how far two of them are apart or inside each other.
+
+The Minkowski difference D of two sets holds the differences of their points, and the origin where
+the sets meet. Apart, the distance is that of D's nearest point, which Gilbert, Johnson and Keerthi
+(1988, A fast procedure for computing the distance between complex objects) find. Inside each other
+it is that of D's nearest face, which an expanding polytope finds (`convex_depth`).
+
+Everything here works on pairs in any leading shape (..., ), in double precision: which corners
+matter is a yes or no that rounding must not turn round. Loops stop where no pair goes on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from alloy import math
+from alloy.ops.control import while_loop
+from alloy.ops.reference.collide_shared import choose, dot, first, sign, table
+
+SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 2, 3, 4, 5, 6, 7  # mjtGeom
+ITERATIONS = 60  # of GJK; a dozen is usual
+_CONVERGED = 1e-12  # relative progress below which GJK has arrived
+_FLAT = 1e-14  # squared sine, relative, below which a triangle or tetrahedron has no inside
+# a shift, by size, that keeps the origin off faces and edges of D; see `separate`
+SHIFT = (0.57735e-10, 0.21132e-10, 0.78868e-10)
+
+
+class Mesh(NamedTuple):
+    """The hulls of the meshes of P pairs; rows are filled up by repeating what is there."""
+
+    corners: Tensor  # (P, V, 3)
+    repeats: Tensor  # (P, V) bool: a corner that is there already
+    face_normal: Tensor  # (P, F, 3) outward, zero where there is no face
+    face_corner: Tensor  # (P, F, E) the corners of each face, counter-clockwise from outside
+    face_size: Tensor  # (P, F) how many there are
+    around: Tensor  # (P, V, D) the faces of each corner
+    neighbours: Tensor  # (P, V, D) the corner before it in each of these
+
+
+def rows(values: Tensor, index: Tensor) -> Tensor:
+    """Rows (..., n, k) of values (..., m, k) by index (..., n)."""
+    values = values.expand(*index.shape[:-1], *values.shape[-2:])
+    return values.gather(-2, index.unsqueeze(-1).expand(*index.shape, values.shape[-1]))
+
+
+class Convex(NamedTuple):
+    """A convex set: what is left of a geom without its radius, which is added to distances."""
+
+    kind: int  # mjtGeom; a sphere is its centre, a capsule its segment
+    pos: Tensor  # (..., 3)
+    mat: Tensor  # (..., 3, 3)
+    size: Tensor  # (..., 3)
+    mesh: Mesh | None = None
+
+    @property
+    def hull(self) -> Mesh:
+        """The hull of a mesh."""
+        assert self.mesh is not None
+        return self.mesh
+
+    def support(self, direction: Tensor) -> Tensor:
+        """A point (..., 3) farthest in a direction (..., 3), which need not have unit length."""
+        local = math.rotate_inv(self.mat, direction)
+        return self.pos + math.rotate(self.mat, self._local_support(local))
+
+    def _local_support(self, way: Tensor) -> Tensor:
+        size = self.size
+        if self.kind == SPHERE:
+            return torch.zeros_like(way)
+        if self.kind == CAPSULE:
+            end = size[..., 1:2] * sign(way[..., 2:] >= 0, way)
+            return torch.cat([torch.zeros_like(way[..., :2]), end], -1)
+        if self.kind == ELLIPSOID:
+            scaled = size * way
+            length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+            return size * scaled / length.clamp(min=math.MINVAL)
+        if self.kind == CYLINDER:
+            flat = way[..., :2]
+            length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True)
+            rim = size[..., :1] * flat / length.clamp(min=math.MINVAL)
+            return torch.cat([rim, size[..., 1:2] * sign(way[..., 2:] >= 0, way)], -1)
+        if self.kind == BOX:
+            return size * sign(way >= 0, way)
+        return rows(self.hull.corners, self._top(way)).squeeze(-2)
+
+    def _top(self, way: Tensor) -> Tensor:
+        """Which corner (..., 1) of a mesh is farthest along a direction in its frame."""
+        return (self.hull.corners @ way.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
+
+    def curvature(self, normal: Tensor) -> Tensor:
+        """Derivative (..., 3, 3) of the support point by a unit direction; zero where flat."""
+        way = math.rotate_inv(self.mat, normal)
+        if self.kind == ELLIPSOID:
+            square = self.size * self.size
+            length = torch.linalg.vector_norm(self.size * way, dim=-1, keepdim=True)
+            point = (square * way / length).unsqueeze(-1)
+            local = (torch.diag_embed(square) - point @ point.mT) / length.unsqueeze(-1)
+        elif self.kind == CYLINDER:
+            flat = way * table((1.0, 1.0, 0.0), way)
+            length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True)
+            upright = length < 1e-9
+            flat = flat / choose(upright, 1.0, length)
+            around = torch.diag(table((1.0, 1.0, 0.0), way)) - flat.unsqueeze(-1) * flat.unsqueeze(
+                -2
+            )
+            bend = choose(upright, 0.0, self.size[..., :1] / choose(upright, 1.0, length))
+            local = around * bend.unsqueeze(-1)
+        else:
+            return torch.zeros_like(self.mat)
+        return self.mat @ local @ self.mat.mT
+
+    def edges(self, way: Tensor) -> list[Tensor]:
+        """Unit directions (..., 3) of edges that may touch what comes from a direction.
+
+        Of a mesh, the two at its farthest corner that are most level.
+        """
+        if self.kind in (CAPSULE, CYLINDER):
+            return [self.mat[..., 2]]
+        if self.kind == BOX:
+            return list(self.mat.unbind(-1))
+        if self.kind != MESH:
+            return []
+        local = math.rotate_inv(self.mat, way)
+        best = self._top(local)
+        ends = rows(self.hull.corners, rows(self.hull.neighbours, best).squeeze(-2))
+        along = ends - rows(self.hull.corners, best)
+        along = along / torch.linalg.vector_norm(along, dim=-1, keepdim=True)
+        steep = (along @ local.unsqueeze(-1)).squeeze(-1).abs()
+        level = rows(along, steep.topk(2, -1, largest=False).indices)
+        return list(math.rotate(self.mat.unsqueeze(-3), level).unbind(-2))
+
+    def facets(self, way: Tensor) -> list[Tensor]:
+        """Unit normal (..., 3) of the face that looks most along a direction, if there are any."""
+        local = math.rotate_inv(self.mat, way)
+        if self.kind == BOX:
+            axis = first(local.abs() >= local.abs().amax(-1, keepdim=True)).to(local.dtype)
+            return [math.rotate(self.mat, axis * sign(local >= 0, local))]
+        if self.kind == CYLINDER:
+            return [self.mat[..., 2] * sign(local[..., 2:] >= 0, local)]
+        if self.kind != MESH:
+            return []
+        around = rows(self.hull.around, self._top(local)).squeeze(-2)
+        normals = rows(self.hull.face_normal, around)
+        best = (normals @ local.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
+        return [math.rotate(self.mat, rows(normals, best).squeeze(-2))]
+
+
+class Apart(NamedTuple):
+    """What GJK found of each pair."""
+
+    inside: Tensor  # (...,) bool: the sets meet and `simplex` holds the origin
+    near: Tensor  # (...,) bool: not beyond the cutoff
+    gap: Tensor  # (..., 1) distance where they are apart
+    normal: Tensor  # (..., 3) unit, from set 1 to set 2, where they are apart
+    point1: Tensor  # (..., 3) the nearest points
+    point2: Tensor
+    simplex: Tensor  # (..., 4, 3) corners of D
+    simplex1: Tensor  # (..., 4, 3) the points of set 1 that they are differences of
+
+
+# sub-simplices of four corners
+_EDGES = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+_FACES = ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))
+_FIRST = (1.0, 0.0, 0.0, 0.0)
+
+
+def difference(one: Convex, two: Convex, direction: Tensor) -> tuple[Tensor, Tensor]:
+    """The corner of D farthest in a direction, and the point of set 1 in it; (..., 3) each."""
+    point = one.support(direction)
+    return point - two.support(-direction), point
+
+
+def separate(one: Convex, two: Convex, on: Tensor, cutoff: Tensor) -> Apart:
+    """GJK.
+
+    Where the origin lies on an edge or face of D, as it does between boxes that are lined up, no
+    tetrahedron holds it. So callers shift set 2 by SHIFT, a direction that no geometry has.
+
+    Args:
+        one: a set near the origin.
+        two: another one.
+        on: (...,) bool, pairs to look at.
+        cutoff: (..., 1) distance beyond which a pair does not matter.
+    """
+    start = two.pos - one.pos
+    start = torch.where(dot(start, start) > 0, start, table((1.0, 0.0, 0.0), start))
+    corner, point = difference(one, two, start)
+    blank = torch.zeros_like(corner).unsqueeze(-2).expand(*corner.shape[:-1], 3, 3)
+    corners = torch.cat([corner.unsqueeze(-2), blank], -2)
+    points = torch.cat([point.unsqueeze(-2), blank], -2)
+    weights = table(_FIRST, corner).expand(*corner.shape[:-1], 4)
+    inside = torch.zeros_like(on)
+
+    def body(on: Tensor, *carry: Tensor) -> tuple[Tensor, ...]:
+        return _closer(one, two, cutoff, on, *carry)
+
+    carry = (on, inside, ~inside, corner, corners, points, weights)
+    _, inside, near, nearest, corners, points, weights = while_loop(body, carry, ITERATIONS)
+    length = torch.linalg.vector_norm(nearest, dim=-1, keepdim=True)
+    point1 = (weights.unsqueeze(-1) * points).sum(-2)
+    normal = -nearest / length.clamp(min=math.MINVAL)
+    return Apart(inside, near, length, normal, point1, point1 - nearest, corners, points)
+
+
+def _closer(
+    one: Convex, two: Convex, cutoff: Tensor, on: Tensor, inside: Tensor, near: Tensor,
+    nearest: Tensor, corners: Tensor, points: Tensor, weights: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """One step of GJK: a corner of D towards the origin, and what of the simplex is nearest."""
+    corner, point = difference(one, two, -nearest)
+    square, ahead = dot(nearest, nearest), dot(nearest, corner)
+    length = square.sqrt()
+    far = (ahead > cutoff * length).squeeze(-1)
+    arrived = (square - ahead <= _CONVERGED * square).squeeze(-1)
+    spare = first(weights == 0).unsqueeze(-1)
+    corners_new = torch.where(spare, corner.unsqueeze(-2), corners)
+    points_new = torch.where(spare, point.unsqueeze(-2), points)
+    used = (weights > 0) | spare.squeeze(-1)
+    weights_new, holds = _nearest_of(corners_new, used)
+    nearest_new = (weights_new.unsqueeze(-1) * corners_new).sum(-2)
+    better = (dot(nearest_new, nearest_new) < square).squeeze(-1)
+
+    move = on & ~far & ~arrived & (holds | better)
+    inside = inside | (move & holds)
+    near = near & ~(on & far)
+    step = move.unsqueeze(-1)
+    wide = step.unsqueeze(-1)
+    return (
+        move & ~holds, inside, near, torch.where(step, nearest_new, nearest),
+        torch.where(wide, corners_new, corners), torch.where(wide, points_new, points),
+        torch.where(step, weights_new, weights),
+    )  # fmt: skip
+
+
+def _nearest_of(corners: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights (..., 4) of the point of a simplex nearest to the origin; whether it is the origin.
+
+    The nearest point of each corner, edge and face that has it within; the nearest of these.
+    """
+    candidates, valid = [], []
+    eye = torch.eye(4, dtype=corners.dtype, device=corners.device)
+    candidates.append(eye.expand(*corners.shape[:-2], 4, 4))
+    valid.append(used)
+
+    start, end = (math.constant(i, torch.int64, corners.device) for i in zip(*_EDGES, strict=True))
+    along = corners[..., end, :] - corners[..., start, :]
+    square = (along * along).sum(-1)
+    t = -(corners[..., start, :] * along).sum(-1) / square.clamp(min=1e-300)
+    candidates.append((1 - t).unsqueeze(-1) * eye[start] + t.unsqueeze(-1) * eye[end])
+    valid.append((t > 0) & (t < 1) & used[..., start] & used[..., end])
+
+    i, j, k = (math.constant(i, torch.int64, corners.device) for i in zip(*_FACES, strict=True))
+    s, t, within = barycentric(corners[..., i, :], corners[..., j, :], corners[..., k, :])
+    weights = (1 - s - t).unsqueeze(-1) * eye[i] + s.unsqueeze(-1) * eye[j]
+    candidates.append(weights + t.unsqueeze(-1) * eye[k])
+    valid.append(within & used[..., i] & used[..., j] & used[..., k])
+
+    weights, valid = torch.cat(candidates, -2), torch.cat(valid, -1)
+    points = weights @ corners
+    square = choose(valid, (points * points).sum(-1), float("inf"))
+    best = first(square <= square.amin(-1, keepdim=True)).unsqueeze(-1)
+    nearest = choose(best, weights, 0.0).sum(-2)
+
+    volumes = _volumes(corners)
+    total = volumes.sum(-1, keepdim=True)
+    bound = (corners * corners).sum(-1).amax(-1, keepdim=True) ** 1.5 * _FLAT
+    holds = (volumes * total > 0).all(-1) & used.all(-1) & (total.abs() > bound).squeeze(-1)
+    inner = volumes / choose(total == 0, 1.0, total)
+    return torch.where(holds.unsqueeze(-1), inner, nearest), holds
+
+
+def barycentric(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of b and c in the origin's projection on triangles (..., 3); whether it is within."""
+    u, v = b - a, c - a
+    uu, uv, vv = (u * u).sum(-1), (u * v).sum(-1), (v * v).sum(-1)
+    au, av = (a * u).sum(-1), (a * v).sum(-1)
+    det = uu * vv - uv * uv
+    flat = det <= _FLAT * uu * vv
+    over = choose(flat, 0.0, 1.0 / choose(flat, 1.0, det))
+    s, t = (uv * av - vv * au) * over, (uv * au - uu * av) * over
+    return s, t, ~flat & (s > 0) & (t > 0) & (s + t < 1)
+
+
+def _volumes(corners: Tensor) -> Tensor:
+    """Six times the signed volumes (..., 4) of the origin with the faces: the corners' weights."""
+    a, b, c, d = corners.unbind(-2)
+    cd, ab = math.cross(c, d), math.cross(a, b)
+    return torch.cat([dot(b, cd), -dot(a, cd), dot(d, ab), -dot(c, ab)], -1)

@@ -1,0 +1,161 @@
+"""Polygons and segments of a plane cut off at the sides of a convex polygon."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from alloy import math
+from alloy.ops.control import while_loop
+from alloy.ops.reference.collide_shared import choose, sign, table
+from alloy.ops.reference.convex import rows
+
+SLOTS = 4  # corners that are kept
+
+
+def flat(points: Tensor, origin: Tensor, normal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Coordinates (..., n, 2) of points in the plane through `origin`, and its two axes."""
+    level = normal[..., 2:].abs() < 0.5
+    spare = torch.where(level, table((0.0, 0.0, 1.0), normal), table((1.0, 0.0, 0.0), normal))
+    u = math.cross(normal, spare)
+    u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True)
+    v = math.cross(normal, u)
+    axes = torch.stack([u, v], -1)  # (..., 3, 2)
+    return (points - origin.unsqueeze(-2)) @ axes, u, v
+
+
+def _sides(polygon: Tensor) -> tuple[Tensor, Tensor]:
+    """Normals (..., E, 2) into a convex polygon (..., E, 2) and their offsets: n . p >= offset."""
+    along = polygon.roll(-1, -2) - polygon
+    inward = torch.stack([-along[..., 1], along[..., 0]], -1)
+    middle = polygon.mean(-2, keepdim=True)
+    side = ((middle - polygon) * inward).sum(-1, keepdim=True)
+    inward = inward * sign(side >= 0, side)
+    length = torch.linalg.vector_norm(inward, dim=-1, keepdim=True)
+    inward = choose(length > 1e-12, inward / length.clamp(min=1e-30), 0.0)
+    return inward, (inward * polygon).sum(-1)
+
+
+def clipped(begin: Tensor, end: Tensor, polygon: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where segments (..., n, 2) enter and leave a polygon, in [0, 1]; whether they cross it."""
+    normal, offset = _sides(polygon)
+    ahead = (end - begin) @ normal.mT  # (..., n, E)
+    above = begin @ normal.mT - offset.unsqueeze(-2)
+    runs = ahead.abs() > 1e-14
+    at = -above / choose(runs, ahead, 1.0)
+    beside = ~runs & (above < -1e-10)
+    enter = choose(runs & (ahead > 0), at, 0.0).amax(-1).clamp(min=0)
+    leave = choose(runs & (ahead < 0), at, 1.0).amin(-1).clamp(max=1)
+    return enter, leave, (enter <= leave) & ~beside.any(-1)
+
+
+def packed(values: Tensor, place: Tensor) -> Tensor:
+    """Rows of values (..., n, 3) in their places (..., n) of as many; n: nowhere."""
+    room = torch.zeros_like(torch.cat([values, values[..., :1, :]], -2))
+    index = place.unsqueeze(-1).expand(*place.shape, 3)
+    return room.scatter(-2, index, values)[..., :-1, :]
+
+
+def cut(polygon: Tensor, by: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+    """A polygon (..., E, 3) cut off at the sides of another, along its normal; corners and count.
+
+    Sutherland and Hodgman (1974, Reentrant polygon clipping): side after side, every edge hands on
+    where it crosses the side, and its end if that is within.
+    """
+    lead, most = by.shape[:-2], polygon.shape[-2] + by.shape[-2]
+    polygon = polygon.expand(*lead, *polygon.shape[-2:])
+    fresh = (polygon - polygon.roll(1, -2)).abs().amax(-1) > 1e-12
+    count = fresh.sum(-1, keepdim=True)
+    room = polygon.new_zeros(*lead, most - polygon.shape[-2], 3)
+    place = torch.where(fresh, fresh.to(torch.int64).cumsum(-1) - 1, most)
+    polygon = torch.cat([polygon, room], -2)
+    place = torch.cat([place, place.new_full((*lead, room.shape[-2]), most)], -1)
+    polygon = packed(polygon, place)
+    number = torch.arange(most, device=polygon.device)
+    inward = math.cross(by.roll(-1, -2) - by, normal.unsqueeze(-2).expand_as(by))
+    length = torch.linalg.vector_norm(inward, dim=-1, keepdim=True)
+    is_side = length.squeeze(-1) > 1e-12
+    inward = inward / length.clamp(min=1e-30)
+    for side in range(by.shape[-2]):
+        out, plane = by[..., side : side + 1, :], inward[..., side, :].unsqueeze(-1)
+        height = ((polygon - out) @ plane).squeeze(-1)
+        after = torch.where(number + 1 < count, number + 1, 0)
+        end, end_height = rows(polygon, after), height.gather(-1, after)
+        there = number < count
+        within, end_within = height > -math.MINVAL, end_height > -math.MINVAL
+        crosses, keeps = there & (within != end_within), there & end_within
+        t = height / choose(crosses, height - end_height, 1.0)
+        crossing = polygon + t.clamp(0, 1).unsqueeze(-1) * (end - polygon)
+        made = crosses.to(torch.int64) + keeps
+        begin = made.cumsum(-1) - made
+        places = torch.cat(
+            [torch.where(crosses, begin, 2 * most), torch.where(keeps, begin + crosses, 2 * most)],
+            -1,
+        )
+        cut = packed(torch.cat([crossing, end], -2), places)[..., :most, :]
+        live = is_side[..., side : side + 1]
+        polygon = torch.where(live.unsqueeze(-1), cut, polygon)
+        count = torch.where(live, made.sum(-1, keepdim=True), count)
+    return polygon, count
+
+
+def four(polygon: Tensor, count: Tensor) -> Tensor:
+    """Which four corners (..., 4) of a polygon (..., n, 3) span a large area, or all.
+
+    MuJoCo's search: the fourth corner moves on while the area grows, and after each move the third
+    and the second; then the first moves on.
+    """
+    start = torch.arange(SLOTS, device=polygon.device).expand(*count.shape[:-1], SLOTS)
+    return _spread(polygon, count, start, count)
+
+
+def four_from(polygon: Tensor, count: Tensor, first: Tensor) -> Tensor:
+    """The same with a first corner (..., 1) that stays; no more than there are."""
+    start = first + torch.arange(SLOTS, device=polygon.device)
+    return _spread(polygon, count, start % count, first + 1)
+
+
+def _spread(polygon: Tensor, count: Tensor, start: Tensor, stop: Tensor) -> Tensor:
+    """The search from four corners on, until the first one comes to `stop`."""
+    crowd, polygon = count > SLOTS, polygon.detach()
+    start = torch.minimum(start, count - 1).clamp(min=0)
+    area = _area(polygon, start)
+    phase = torch.zeros_like(count)
+
+    def body(
+        on: Tensor, corners: Tensor, best: Tensor, area: Tensor, phase: Tensor
+    ) -> tuple[Tensor, ...]:
+        turn = torch.arange(SLOTS, device=corners.device) == 3 - phase
+        tried = torch.where(turn, (corners + 1) % count.clamp(min=1), corners)
+        larger = _area(polygon, tried)
+        grows = on & (larger > area)
+        moved = torch.where(grows, tried, corners)
+        best = torch.where(grows, tried, best)
+        area = torch.where(grows, larger, area)
+        # the fourth stays: the first moves on, and pushes the others out of its way
+        ends = on & ~grows & (phase == 0)
+        pushed = _pushed(moved, count)
+        on = on & ~(ends & (pushed[..., :1] >= stop))
+        corners = torch.where(ends & on, pushed, moved)
+        phase = torch.where(grows, phase.clamp(min=1), torch.where(ends, 0, (phase + 1) % 3))
+        return on, corners, best, area, phase
+
+    return while_loop(body, (crowd, start, start, area, phase), 8 * polygon.shape[-2])[2]
+
+
+def _area(polygon: Tensor, corners: Tensor) -> Tensor:
+    """Twice the area (..., 1) of the quadrilateral of four corners (..., 4)."""
+    a, b, c, d = rows(polygon, corners).unbind(-2)
+    return torch.linalg.vector_norm(math.cross(a - c, b - d), dim=-1, keepdim=True)
+
+
+def _pushed(corners: Tensor, count: Tensor) -> Tensor:
+    """The first of four corners (..., 4) moved on; MuJoCo looks whether the second one is there."""
+    a, b, c, d = corners.unbind(-1)
+    n = count.squeeze(-1).clamp(min=1)
+    push_b = b == a
+    b = torch.where(push_b, (b + 1) % n, b)
+    push_c = push_b & (c == b)
+    c = torch.where(push_c, (c + 1) % n, c)
+    d = torch.where(push_c & (d == c), (d + 1) % n, d)
+    return torch.stack([a + 1, b, c, d], -1)
