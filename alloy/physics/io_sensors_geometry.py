@@ -19,6 +19,9 @@ Put = Callable[..., Tensor]
 Array = np.ndarray
 
 _OBJ, _GEOM = mujoco.mjtObj, mujoco.mjtGeom
+TRIANGULATED = (int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD))
+_HIDE = "make it transparent (alpha 0), or a primitive"
+MOST = 4000  # pairs of rays and triangles of a model: each is code in a compiled program
 DISTANCES = ("geomdist", "geomnormal", "geomfromto")
 
 
@@ -45,7 +48,45 @@ def rays(m: mujoco.MjModel, put: Put, own_body: Array) -> Rays:
         if used.any():
             mask = allowed[:, used]
             groups.append(RayGroup(kind, put(geoms[used]), None if mask.all() else put(mask)))
+    for g in np.flatnonzero(seen & np.isin(m.geom_type, TRIANGULATED)).tolist():
+        mask = (m.geom_bodyid[g] != own_body)[:, None]
+        if mask.any():
+            corners = put(triangles(m, g))
+            kind = int(m.geom_type[g])
+            groups.append(RayGroup(kind, put([g]), None if mask.all() else put(mask), corners))
     return Rays(tuple(groups))
+
+
+def triangles(m: mujoco.MjModel, geom: int) -> Array:
+    """The surface of a mesh or height field as triangles (F, 3, 3) in the geom's frame."""
+    data = int(m.geom_dataid[geom])
+    if m.geom_type[geom] == _GEOM.mjGEOM_MESH:
+        start, count = int(m.mesh_faceadr[data]), int(m.mesh_facenum[data])
+        vertices = m.mesh_vert[int(m.mesh_vertadr[data]) :].astype(float)
+        return vertices[m.mesh_face[start : start + count]]
+    rows, columns = int(m.hfield_nrow[data]), int(m.hfield_ncol[data])
+    width, depth, height, below = m.hfield_size[data]
+    first = int(m.hfield_adr[data])
+    z = height * m.hfield_data[first : first + rows * columns].reshape(rows, columns).astype(float)
+    y, x = np.meshgrid(
+        np.linspace(-depth, depth, rows), np.linspace(-width, width, columns), indexing="ij"
+    )
+    top, ground = np.stack([x, y, z], -1), np.stack([x, y, 0 * z], -1)
+    base = np.stack([x, y, 0 * z - below], -1)
+    parts = [_squares(top[:-1, :-1], top[:-1, 1:], top[1:, 1:], top[1:, :-1])]
+    for upper, lower in ((top, ground), (ground, base)):
+        for edge in (np.s_[0], np.s_[:, -1], np.s_[-1, ::-1], np.s_[::-1, 0]):
+            rim, foot = upper[edge], lower[edge]
+            parts.append(_squares(foot[:-1], foot[1:], rim[1:], rim[:-1]))
+    (a, b), (d, c) = ground[:: rows - 1, :: columns - 1]
+    down = (0, 0, below)
+    parts += [_squares(a, b, c, d), _squares(d - down, c - down, b - down, a - down)]
+    return np.concatenate(parts)
+
+
+def _squares(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """Two triangles for each square of corners (..., 3), counter-clockwise from outside."""
+    return np.stack([np.stack([a, b, c], -2), np.stack([a, c, d], -2)]).reshape(-1, 3, 3)
 
 
 def geoms_of(m: mujoco.MjModel, kind: int, ident: int) -> range:
@@ -130,10 +171,18 @@ def _ray_refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
         yield "one ray for each pixel of a camera; attach it to a site"
         return
     own = m.site_bodyid[m.sensor_objid[i]]
-    for g in np.flatnonzero(visible(m) & (m.geom_bodyid != own)).tolist():
-        if int(m.geom_type[g]) not in INTERSECT:
+    kinds = (*INTERSECT, *TRIANGULATED)
+    others = np.flatnonzero(visible(m) & (m.geom_bodyid != own)).tolist()
+    for g in others:
+        if int(m.geom_type[g]) not in kinds:
             kind = spelled(_GEOM, int(m.geom_type[g]))
-            yield (
-                f"a ray can meet {name_of(m, 'geom', g)} of type {kind!r}; make that transparent "
-                "(alpha 0), or a primitive"
-            )
+            yield f"a ray can meet {name_of(m, 'geom', g)} of type {kind!r}; {_HIDE}"
+    rays = int((m.sensor_type == mujoco.mjtSensor.mjSENS_RANGEFINDER).sum())
+    counts = {g: len(triangles(m, g)) for g in others if m.geom_type[g] in TRIANGULATED}
+    if rays * sum(counts.values()) > MOST:
+        most = max(counts, key=counts.__getitem__)
+        yield (
+            f"{rays} rays can meet meshes and height fields of {sum(counts.values())} triangles, "
+            f"of which {name_of(m, 'geom', most)} has {counts[most]}: more than {MOST} pairs of "
+            f"ray and triangle; {_HIDE}"
+        )

@@ -87,6 +87,7 @@ class RayGroup:
     kind: int  # mjtGeom
     geoms: Tensor  # (n,)
     seen: Tensor | None  # (rays, n) bool; None: all by all
+    triangles: Tensor | None = None  # (F, 3, 3) corners in the frame of a mesh or height field
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,20 @@ SHAPES = {
     "ellipsoid": 'type="ellipsoid" size=".6 .3 .5"',
     "cylinder": 'type="cylinder" size=".4 .3"',
     "box": 'type="box" size=".5 .3 .4"',
+    "mesh": 'type="mesh" mesh="rock"',
+    "mesh with dents": 'type="mesh" mesh="star"',
+    "height field": 'type="hfield" hfield="hills"',
 }
 FIELDS = "dist dir origin point normal depth"
 RAYS = 40
+
+
+ASSETS = """<asset>
+  <mesh name="rock" vertex="-.4 -.3 -.3 .4 -.3 -.2 0 .5 -.3 .1 0 .4 .1 -.4 .3"/>
+  <mesh name="star" vertex="0 0 .6 .5 0 0 .1 .1 0 0 .5 0 -.5 -.1 0 .1 -.5 0 0 0 -.3"
+    face="0 1 2 0 2 3 0 3 4 0 4 5 0 5 1 6 2 1 6 3 2 6 4 3 6 5 4 6 1 5"/>
+  <hfield name="hills" nrow="3" ncol="4" size=".7 .5 .4 .2" elevation="%s"/></asset>"""
+ASSETS %= "0 1 .2 .5 .7 .3 .9 .1 .2 .8 .4 1"
 
 
 def _scene(shape: str, data: str = FIELDS, cutoff: str = "") -> str:
@@ -36,8 +47,8 @@ def _scene(shape: str, data: str = FIELDS, cutoff: str = "") -> str:
         for k, (p, z) in enumerate(zip(where, look, strict=True))
     )
     sensors = "".join(f'<rangefinder site="s{k}" data="{data}" {cutoff}/>' for k in range(RAYS))
-    return f"""<mujoco><worldbody><body pos=".1 0 0" euler="5 6 7"><freejoint/>{sites}
-      <geom size=".01" rgba="1 1 1 0" pos="9 9 9"/></body>
+    return f"""<mujoco>{ASSETS}<worldbody><body pos=".1 0 0" euler="5 6 7"><freejoint/>{sites}
+      <geom size=".01" rgba="1 1 1 0" contype="0" conaffinity="0" pos="9 9 9"/></body>
       <body euler="20 30 40"><geom {shape}/></body></worldbody>
       <sensor>{sensors}</sensor></mujoco>"""
 
@@ -99,14 +110,15 @@ def test_rays_that_nothing_can_meet():
 
 REFUSED = {
     '<rangefinder camera="c"/>': "sensor 'x' of type 'rangefinder': one ray for each pixel",
-    '<rangefinder site="s"/>': "'x' of type 'rangefinder': a ray can meet geom 'hills' of type",
+    '<rangefinder site="s"/>': "'x' of type 'rangefinder': 1 rays can meet .* geom 'hills' has 5",
 }
 
 
 @pytest.mark.parametrize("sensor", REFUSED)
 def test_what_rays_cannot_do_is_refused_by_name(sensor):
-    mj = load(f"""<mujoco><asset><hfield name="h" nrow="2" ncol="2" size="1 1 .1 .1"/></asset>
-      <worldbody><geom name="hills" type="hfield" hfield="h"/><body><joint/><geom size=".1"/>
+    mj = load(f"""<mujoco><asset><hfield name="h" nrow="50" ncol="50" size="1 1 .1 .1"/></asset>
+      <worldbody><geom name="hills" type="hfield" hfield="h"/><body><joint/>
+      <geom size=".1" contype="0" conaffinity="0"/>
       <site name="s"/><camera name="c" resolution="2 2"/></body></worldbody>
       <sensor>{sensor.replace(" ", ' name="x" ', 1)}</sensor></mujoco>""")
     with pytest.raises(NotImplementedError, match=REFUSED[sensor]):

@@ -1,8 +1,8 @@
 """Rays: how far it is along a ray to the surface of the first geom.
 
-A geom's surface is seen from inside, too; a plane's only from above and within its rectangle. All
-distances are in lengths of the ray's vector, and infinite where nothing is hit. Source: MuJoCo's
-mj_ray.
+A geom's surface is seen from inside, too; a plane's only from above and within its rectangle.
+Meshes and height fields are triangles, seen from both sides. All distances are in lengths of the
+ray's vector, and infinite where nothing is hit. Source: MuJoCo's mj_ray.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import MINVAL, constant, dot, normalize, rotate, rotate_inv, safe_norm
+from alloy.math import MINVAL, constant, cross, dot, normalize, rotate, rotate_inv, safe_norm
 from alloy.ops.reference.collide_shared import first
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from alloy.physics.sensor import Rays
 
 
+_BLOCK = 128  # triangles looked at together
 _ACROSS = ((True, False, False), (False, True, False), (False, False, True))  # face by axis
 
 
@@ -36,13 +37,18 @@ def nearest(
         start = rotate_inv(mat, pnt.unsqueeze(2) - d.geom_xpos[:, group.geoms].unsqueeze(1))
         along = rotate_inv(mat, vec.unsqueeze(2))
         size = m.geom_size[:, group.geoms].unsqueeze(1)
-        dist = INTERSECT[group.kind](start, along, size)  # (W, N, n)
+        if group.triangles is None:
+            dist, across = INTERSECT[group.kind](start, along, size), None  # (W, N, n)
+        else:
+            dist, across = mesh(start, along, group.triangles)
         if group.seen is not None:
             dist = torch.where(group.seen, dist, torch.inf)
         dists.append(dist)
         if normals:
-            hit = torch.where(torch.isfinite(dist), dist, 0.0).unsqueeze(-1)
-            directions.append(rotate(mat, _normal(group.kind, start + hit * along, size)))
+            if across is None:
+                hit = _finite(dist).unsqueeze(-1)
+                across = _normal(group.kind, start + hit * along, size)
+            directions.append(rotate(mat, across))
     if not dists:
         none = torch.full_like(pnt[..., 0], torch.inf)
         return none, torch.zeros_like(pnt) if normals else None
@@ -57,6 +63,11 @@ def nearest(
 def _ahead(x: Tensor) -> Tensor:
     """The values that are not behind the ray's origin, infinity for the others."""
     return torch.where(x >= 0, x, torch.inf)
+
+
+def _finite(x: Tensor) -> Tensor:
+    """Zero where a distance is infinite, so that what follows from it is a number."""
+    return torch.where(torch.isfinite(x), x, 0.0)
 
 
 def _roots(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +90,7 @@ def plane(pnt: Tensor, vec: Tensor, size: Tensor) -> Tensor:
     """The front side, within the rectangle that is drawn; a size of zero is without bound."""
     down = vec[..., 2] <= -MINVAL
     dist = _ahead(-pnt[..., 2] / torch.where(down, vec[..., 2], -1.0))
-    at = pnt[..., :2] + torch.where(torch.isfinite(dist), dist, 0.0).unsqueeze(-1) * vec[..., :2]
+    at = pnt[..., :2] + _finite(dist).unsqueeze(-1) * vec[..., :2]
     within = ((at.abs() <= size[..., :2]) | (size[..., :2] <= 0)).all(-1)
     return torch.where(down & within, dist, torch.inf)
 
@@ -101,7 +112,7 @@ def _side(pnt: Tensor, vec: Tensor, size: Tensor) -> Tensor:
     """The round side of a cylinder."""
     p, v, radius = pnt[..., :2], vec[..., :2], size[..., 0]
     dist = _first_root(dot(v, v), dot(v, p), dot(p, p) - radius * radius)
-    height = pnt[..., 2] + torch.where(torch.isfinite(dist), dist, 0.0) * vec[..., 2]
+    height = pnt[..., 2] + _finite(dist) * vec[..., 2]
     return torch.where(height.abs() <= size[..., 1], dist, torch.inf)
 
 
@@ -113,9 +124,7 @@ def cylinder(pnt: Tensor, vec: Tensor, size: Tensor) -> Tensor:
     out = _side(pnt, vec, size)
     for end in (-half, half):
         dist = _ahead((end - pnt[..., 2]) / slope)
-        at = (
-            pnt[..., :2] + torch.where(torch.isfinite(dist), dist, 0.0).unsqueeze(-1) * vec[..., :2]
-        )
+        at = pnt[..., :2] + _finite(dist).unsqueeze(-1) * vec[..., :2]
         met = steep & (dot(at, at) <= radius * radius)
         out = torch.minimum(out, torch.where(met, dist, torch.inf))
     return out
@@ -131,7 +140,7 @@ def capsule(pnt: Tensor, vec: Tensor, size: Tensor) -> Tensor:
         above = height - end * half
         b, c = flat_b + rise * above, flat_c + above * above - radius * radius
         for dist in _roots(dot(vec, vec), b, c):
-            there = height + torch.where(torch.isfinite(dist), dist, 0.0) * rise
+            there = height + _finite(dist) * rise
             out = torch.minimum(out, torch.where(end * there >= half, _ahead(dist), torch.inf))
     return out
 
@@ -144,11 +153,37 @@ def box(pnt: Tensor, vec: Tensor, size: Tensor) -> Tensor:
     out = torch.full_like(pnt[..., 0], torch.inf)
     for side in (-1.0, 1.0):
         dist = _ahead((side * size - pnt) / slope)  # (..., 3) by axis
-        reach = torch.where(torch.isfinite(dist), dist, 0.0).unsqueeze(-1)
+        reach = _finite(dist).unsqueeze(-1)
         at = pnt.unsqueeze(-2) + reach * vec.unsqueeze(-2)  # (..., axis, 3)
         within = ((at.abs() <= size.unsqueeze(-2)) | across).all(-1)
         out = torch.minimum(out, torch.where(steep & within, dist, torch.inf).amin(-1))
     return out
+
+
+def mesh(pnt: Tensor, vec: Tensor, triangles: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest of triangles (F, 3, 3) and its normal, by the order of its corners.
+
+    Source: Moeller and Trumbore (1997), Fast, minimum storage ray-triangle intersection.
+    """
+    near, across = torch.full_like(pnt[..., 0], torch.inf), torch.zeros_like(pnt)
+    pnt, vec = pnt.unsqueeze(-2), vec.unsqueeze(-2)
+    for block in triangles.split(_BLOCK):
+        corner, one, two = block[:, 0], block[:, 1] - block[:, 0], block[:, 2] - block[:, 0]
+        face = cross(one, two)
+        det = -dot(face, vec)
+        steep = det.abs() > MINVAL
+        det = torch.where(steep, det, 1.0)
+        offset = pnt - corner
+        turned = cross(offset, vec)
+        u, v, dist = dot(two, turned) / det, -dot(one, turned) / det, dot(face, offset) / det
+        met = steep & (u >= 0) & (v >= 0) & (u + v <= 1) & (dist >= 0)
+        dist = torch.where(met, dist, torch.inf)
+        best = dist.amin(-1)
+        chosen = first((dist == best.unsqueeze(-1)) & met)
+        normal = torch.where(chosen.unsqueeze(-1), normalize(face)[0], 0.0).sum(-2)
+        across = torch.where((best < near).unsqueeze(-1), normal, across)
+        near = torch.minimum(near, best)
+    return near, across
 
 
 PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6  # mjtGeom
