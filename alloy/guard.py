@@ -27,6 +27,7 @@ _COMPUTE = {
     "forces": forward.forces,
 }
 STAGES = ("state", *_COMPUTE)  # each builds on those before it
+LEAST = ("contact_least",)  # kept fields that are the least of all substeps
 
 
 class Guard(NamedTuple):
@@ -103,7 +104,8 @@ def guarded_step(
 
     Without `derived`, of the derived fields only solver_niter and those named by `keep` are there;
     a traced program then holds one copy of the substep, in a loop. The fields kept are those of the
-    last substep, computed before its integration as in mjData after mj_step; zero where invalid.
+    last substep, computed before its integration as in mjData after mj_step, and `contact_least`
+    the least `contact_dist` of all of them; zero where invalid.
     """
     ctrl, bad = usable_ctrl(m, d.ctrl)
     guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
@@ -116,28 +118,33 @@ def guarded_step(
         act=where_worlds(sound, d.act, torch.zeros_like(d.act)),
         qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
     )
+    least = tuple(name for name in keep if name in LEAST)
+    d = replace(
+        d, **{n: x + MAXVAL for n, x in zip(least, forward.unset(m, d, least), strict=True)}
+    )
 
     def substep(
         d: Data, stopped: Tensor, niter: Tensor, derived: bool, keep: tuple[str, ...]
     ) -> tuple[Data, Tensor]:
         new = forward.step(m, d, derived=derived, keep=keep)
         stopped, new = ops.keep_sound(stopped, niter, d, new)
-        kept = {
-            name: where_worlds(~stopped, x, torch.zeros_like(x))
-            for name, x in ((name, getattr(new, name)) for name in keep)
-        }
+        found = {name: getattr(new, name) for name in keep}
+        found |= {name: torch.minimum(found[name], getattr(d, name)) for name in least}
+        kept = {n: where_worlds(~stopped, x, torch.zeros_like(x)) for n, x in found.items()}
         return replace(new, **kept), stopped
 
-    carried = () if derived else keep  # else the last substep stands behind the loop
+    carried = least if derived else keep  # else the last substep stands behind the loop
 
     def body(_: int | Tensor, stopped: Tensor, niter: Tensor, *carry: Tensor) -> control.Carry:
-        at = replace(d, **dict(zip(STATE, carry, strict=False)))
+        at = replace(d, **dict(zip((*STATE, *carried), carry, strict=True)))
         new, stopped = substep(at, stopped, niter, derived=False, keep=carried)
         return (stopped, new.solver_niter, *(getattr(new, name) for name in (*STATE, *carried)))
 
     state = tuple(getattr(d, name) for name in STATE)
     carry = (guard.invalid | ~sound, torch.zeros_like(d.step_count), *state)
-    carry = control.repeat(substeps - derived, body, (*carry, *forward.unset(m, d, carried)))
+    start = dict(zip(carried, forward.unset(m, d, carried), strict=True))
+    start |= {name: getattr(d, name) for name in least}
+    carry = control.repeat(substeps - derived, body, (*carry, *start.values()))
     stopped, niter, *rest = carry
     d = replace(d, **dict(zip((*STATE, *carried), rest, strict=True)), solver_niter=niter)
     if derived:

@@ -180,7 +180,7 @@ class View:
         return Contacts(
             geom1=tuple(first for first, _ in pairs),
             geom2=tuple(second for _, second in pairs),
-            active=_touching(m, d),
+            active=_touching(m, d.contact_dist),
             dist=_fresh(d.contact_dist),
             pos=_fresh(d.contact_pos),
             frame=_fresh(d.contact_frame),
@@ -193,6 +193,10 @@ class View:
         A name is a geom's, else a body's (its own geoms), else an entity's (all its geoms). Pairs
         that the model never lets collide do not touch.
         """
+        return self._any_slot(a, b, _touching(self._model, self.at("position").contact_dist))
+
+    def _any_slot(self, a: str, b: str | None, active: Tensor) -> Tensor:
+        """Whether some contact slot of two names is active; [W] bool."""
         ours = set(self._names.geoms_of(a))
         theirs = set(range(self._model.ngeom) if b is None else self._names.geoms_of(b))
         slots = [
@@ -202,7 +206,6 @@ class View:
         ]
         if not slots:
             return torch.zeros(self.num_worlds, dtype=torch.bool, device=self.qpos.device)
-        active = _touching(self._model, self.at("position"))
         return torch.cat([active[:, run] for run in _runs(slots)], 1).any(1)
 
 
@@ -368,9 +371,9 @@ def _pairs(m: Model) -> tuple[tuple[int, int], ...]:
     return m.derived["contact"].geom_ids if m.ncon else ()
 
 
-def _touching(m: Model, d: Data) -> Tensor:
+def _touching(m: Model, dist: Tensor) -> Tensor:
     """Which contact slots are nearer than their margin, so that they have rows; [W, ncon]."""
-    return d.contact_dist < m.con_margin
+    return dist < m.con_margin
 
 
 def _runs(slots: list[int]) -> list[slice]:

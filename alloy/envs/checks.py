@@ -294,6 +294,11 @@ def in_contact(a: str, b: str | None = None) -> Check:
     return Check(lambda sim: sim.in_contact(a, b), f"in_contact({a!r}, {b!r})")
 
 
+def touched(a: str, b: str | None = None) -> Check:
+    """As `in_contact`, in any physics step of the control step; see `EnvView.touched`."""
+    return Check(lambda sim: sim.touched(a, b), f"touched({a!r}, {b!r})")
+
+
 def joint_limit(entity: str, margin: float = 0.0) -> Check:
     """Whether a slide or hinge of an entity is within `margin` (m or rad) of its range's end."""
 

@@ -105,6 +105,15 @@ class EnvView(View):
             )
         return self.episode.last[field]
 
+    def touched(self, a: str, b: str | None = None) -> Tensor:
+        """As `in_contact`, in any physics step of this control step; [W] bool.
+
+        The task has to keep it: `Task(after_step=["contact_least"])`. In an episode's first
+        observation it is `in_contact`.
+        """
+        active = self.last("contact_least") < self._model.con_margin
+        return self._any_slot(a, b, active) | self.in_contact(a, b)
+
     def rng(self, purpose: str) -> Rng:
         """Random numbers of this control step, the same for the same seed, episode and step.
 

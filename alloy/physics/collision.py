@@ -11,7 +11,9 @@ from alloy.physics.model import Data, Model
 def collision(m: Model, d: Data) -> Data:
     """Distance, position and frame of every contact slot (mj_collision)."""
     if m.ncon:
-        return ops.contacts(m, d)
-    return replace(
-        d, contact_dist=d.qpos[:, :0], contact_pos=d.xpos[:, :0], contact_frame=d.xmat[:, :0]
-    )
+        d = ops.contacts(m, d)
+    else:
+        d = replace(
+            d, contact_dist=d.qpos[:, :0], contact_pos=d.xpos[:, :0], contact_frame=d.xmat[:, :0]
+        )
+    return replace(d, contact_least=d.contact_dist)
