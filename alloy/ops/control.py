@@ -50,6 +50,29 @@ def repeat(n: int, body: Callable[..., Carry], carry: Carry) -> Carry:
     return _hop(lambda i, *_: i < n, body, carry)
 
 
+def where_on(on: Tensor, body: Callable[..., Carry], *tensors: Tensor) -> Carry:
+    """`body(on, *tensors)` of the elements that are on; zeros elsewhere.
+
+    Args:
+        on: (...,) bool.
+        body: maps `on` and tensors with its leading dimensions to tensors with these; no element
+            may depend on another one.
+        tensors: of leading dimensions that broadcast to those of `on`.
+
+    Eager mode looks at the flags and hands on one leading dimension of those elements only, so that
+    the cost follows what is on. Under `torch.compile` and `make_fx` all elements are computed.
+    """
+    lead = on.shape
+    wide = [t.expand(*lead, *t.shape[len(lead) :]) for t in tensors]
+    if _traced():
+        out = body(on, *wide)
+        masks = [on.reshape(*lead, *([1] * (x.ndim - len(lead)))) for x in out]
+        return tuple(torch.where(mask, x, 0) for mask, x in zip(masks, out, strict=True))
+    places = on.nonzero(as_tuple=True)
+    out = body(on[places], *(t[places] for t in wide))
+    return tuple(x.new_zeros(*lead, *x.shape[1:]).index_put(places, x) for x in out)
+
+
 def _traced() -> bool:
     return is_compiling() or get_proxy_mode() is not None
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
+from alloy.ops.control import where_on
 from alloy.ops.reference.collide_shared import (
     FAR,
     Contacts,
@@ -30,6 +31,7 @@ from alloy.ops.reference.convex import (
     MESH,
     SHIFT,
     SPHERE,
+    Apart,
     Convex,
     Mesh,
     difference,
@@ -37,8 +39,8 @@ from alloy.ops.reference.convex import (
     separate,
 )
 from alloy.ops.reference.convex_clip import SLOTS, four_from
-from alloy.ops.reference.convex_depth import overlap
-from alloy.ops.reference.convex_faces import has_faces, manifold
+from alloy.ops.reference.convex_depth import Depth, overlap
+from alloy.ops.reference.convex_faces import Manifold, has_faces, manifold
 
 _NEWTON = 6  # steps
 _NEAR_EDGE = 1e-2  # cosine of the angle to an edge below which it may be what touches
@@ -73,19 +75,49 @@ def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) 
     two = Convex(kind[1], apart, mat2, size2, _double(mesh2))
     radius = size1[..., :1] if kind[0] in (SPHERE, CAPSULE) else torch.zeros_like(apart[..., :1])
     margin = margin.double().expand(lead).unsqueeze(-1)
-    dist, point, normal = single(one, two, radius, margin)
-    point = point.unsqueeze(-2)
-    count = convex_slots(kind)
-    if count > 1:
-        many = manifold(one, two, radius, normal, margin)
-        found = many.found & (dist <= margin)
-        alone = torch.cat([dist, dist.new_full((*lead, count - 1), FAR)], -1)
-        dist = torch.where(found, many.dist[..., :count], alone)
-        point = torch.where(found.unsqueeze(-1), many.point[..., :count, :], point)
-        normal = torch.where(found, many.normal, normal)
+    size = (reach(one) + reach(two)).clamp(min=math.MINVAL)
+    near = torch.linalg.vector_norm(apart, dim=-1) - size <= (margin + radius).squeeze(-1)
+    parts1, parts2 = one.parts(), two.parts()
+
+    def search(
+        on: Tensor, radius: Tensor, margin: Tensor, size: Tensor, *parts: Tensor
+    ) -> tuple[Tensor, ...]:
+        first, second = parts[: len(parts1)], parts[len(parts1) :]
+        return _contacts(one.with_parts(*first), two.with_parts(*second), on, radius, margin, size)
+
+    dist, point, normal = where_on(near, search, radius, margin, size, *parts1, *parts2)
+    dist = choose(near.unsqueeze(-1), dist, FAR)
+    normal = torch.where(near.unsqueeze(-1), normal, table((1.0, 0.0, 0.0), normal))
     pos = pos1.unsqueeze(-2) + point.to(dtype)
     frame = make_frame(normal.to(dtype)).unsqueeze(-3)
-    return dist.to(dtype), pos, frame.expand(*lead, count, 3, 3)
+    return dist.to(dtype), pos, frame.expand(*lead, convex_slots(kind), 3, 3)
+
+
+def _contacts(
+    one: Convex, two: Convex, on: Tensor, radius: Tensor, margin: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Dist (..., K), point (..., K, 3) and normal (..., 3) of the pairs that are on."""
+    dist, point, normal = single(one, two, on, radius, margin, size)
+    point, count = point.unsqueeze(-2), convex_slots((one.kind, two.kind))
+    if count == 1:
+        return dist, point, normal
+    parts1, parts2 = one.parts(), two.parts()
+
+    def faces(
+        on: Tensor, radius: Tensor, margin: Tensor, normal: Tensor, *parts: Tensor
+    ) -> tuple[Tensor, ...]:
+        first, second = parts[: len(parts1)], parts[len(parts1) :]
+        return manifold(one.with_parts(*first), two.with_parts(*second), radius, normal, margin)
+
+    touch = (dist <= margin).squeeze(-1) & on
+    many = Manifold(*where_on(touch, faces, radius, margin, normal, *parts1, *parts2))
+    found = many.found & touch.unsqueeze(-1)
+    alone = torch.cat([dist, dist.new_full((*on.shape, count - 1), FAR)], -1)
+    return (
+        torch.where(found, many.dist[..., :count], alone),
+        torch.where(found.unsqueeze(-1), many.point[..., :count, :], point),
+        torch.where(found, many.normal, normal),
+    )
 
 
 def plane_mesh(
@@ -117,9 +149,11 @@ def plane_mesh(
 
 
 def _double(mesh: Mesh | None) -> Mesh | None:
+    """The hulls in double precision, with a leading dimension for worlds."""
     if mesh is None:
         return None
-    return mesh._replace(corners=mesh.corners.double(), face_normal=mesh.face_normal.double())
+    wide = {"corners": mesh.corners.double(), "face_normal": mesh.face_normal.double()}
+    return Mesh(*(x.unsqueeze(0) for x in mesh._replace(**wide)))
 
 
 def reach(body: Convex) -> Tensor:
@@ -137,20 +171,19 @@ def reach(body: Convex) -> Tensor:
     return torch.linalg.vector_norm(body.size, dim=-1)
 
 
-def single(one: Convex, two: Convex, radius: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
-    """Contact dist (..., 1), point and unit normal (..., 3) of two sets.
+def single(
+    one: Convex, two: Convex, on: Tensor, radius: Tensor, margin: Tensor, size: Tensor
+) -> tuple[Tensor, ...]:
+    """Contact dist (..., 1), point and unit normal (..., 3) of the pairs that are on.
 
-    The first one is grown by `radius`. dist is FAR where it is known to be above the margin.
+    The first set is grown by `radius`; `size` is that of both together. dist is FAR where it is
+    known to be above the margin.
     """
     with torch.no_grad():
-        size = reach(one) + reach(two)
-        apart = torch.linalg.vector_norm(two.pos - one.pos, dim=-1)
-        size = size.clamp(min=math.MINVAL)
-        on = apart - size <= (margin + radius).squeeze(-1)
         shifted = two._replace(pos=two.pos + size.unsqueeze(-1) * table(SHIFT, two.pos))
         start = separate(one, shifted, on, margin + radius)
         deep = on & start.inside
-        depth = overlap(one, shifted, deep, start, size)
+        depth = _overlap(one, shifted, deep, start, size)
         inside = deep.unsqueeze(-1)
         normal = torch.where(inside, depth.normal, start.normal)
         point1 = torch.where(inside, depth.point1, start.point1)
@@ -162,6 +195,18 @@ def single(one: Convex, two: Convex, radius: Tensor, margin: Tensor) -> tuple[Te
     return dist, 0.5 * (point1 + radius * normal + point2), normal
 
 
+def _overlap(one: Convex, two: Convex, on: Tensor, start: Apart, size: Tensor) -> Depth:
+    """`overlap` of the pairs that are on."""
+    parts1, parts2 = one.parts(), two.parts()
+
+    def body(on: Tensor, size: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        begin, sets = tensors[: len(start)], tensors[len(start) :]
+        first, second = sets[: len(parts1)], sets[len(parts1) :]
+        return overlap(one.with_parts(*first), two.with_parts(*second), on, Apart(*begin), size)
+
+    return Depth(*where_on(on, body, size, *start, *parts1, *parts2))
+
+
 def _polish(
     one: Convex, two: Convex, normal: Tensor, point1: Tensor, point2: Tensor, size: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -171,7 +216,7 @@ def _polish(
     sphere finds its least. Where an edge touches, it has a kink across the circle of directions at
     right angles to the edge and is smooth along it; where two do, their common normal is the place.
     """
-    if not {one.kind, two.kind} & {ELLIPSOID, CYLINDER}:
+    if not (one.curved or two.curved):
         return normal, point1, point2
     found = (normal, point1, point2)
     for facet in one.facets(normal):

@@ -55,6 +55,15 @@ class Convex(NamedTuple):
     size: Tensor  # (..., 3)
     mesh: Mesh | None = None
 
+    def parts(self) -> tuple[Tensor, ...]:
+        """The tensors that it is made of; `with_parts` puts them together again."""
+        return self.pos, self.mat, self.size, *(self.mesh or ())
+
+    def with_parts(self, *parts: Tensor) -> Convex:
+        """A set of the same kind made of other tensors."""
+        pos, mat, size, *mesh = parts
+        return Convex(self.kind, pos, mat, size, Mesh(*mesh) if mesh else None)
+
     @property
     def hull(self) -> Mesh:
         """The hull of a mesh."""
@@ -111,6 +120,11 @@ class Convex(NamedTuple):
         else:
             return torch.zeros_like(self.mat)
         return self.mat @ local @ self.mat.mT
+
+    @property
+    def curved(self) -> bool:
+        """Whether some of the surface is curved."""
+        return self.kind in (ELLIPSOID, CYLINDER)
 
     def edges(self, way: Tensor) -> list[Tensor]:
         """Unit directions (..., 3) of edges that may touch what comes from a direction.
