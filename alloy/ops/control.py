@@ -67,7 +67,9 @@ def where_on(on: Tensor, body: Callable[..., Carry], *tensors: Tensor) -> Carry:
     if _traced():
         out = body(on, *wide)
         masks = [on.reshape(*lead, *([1] * (x.ndim - len(lead)))) for x in out]
-        return tuple(torch.where(mask, x, 0) for mask, x in zip(masks, out, strict=True))
+        return tuple(
+            torch.where(mask, x, torch.zeros_like(x)) for mask, x in zip(masks, out, strict=True)
+        )
     places = on.nonzero(as_tuple=True)
     out = body(on[places], *(t[places] for t in wide))
     return tuple(x.new_zeros(*lead, *x.shape[1:]).index_put(places, x) for x in out)
