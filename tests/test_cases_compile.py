@@ -226,8 +226,7 @@ def test_c17_a_pair_collides_as_in_mujoco_or_is_refused_by_name(base, shape):
         ),
         (
             '<body><joint name="j"/><geom size=".1"/></body>',
-            '<actuator><dcmotor name="motor" joint="j" motorconst="1 1" resistance="2"/>'
-            "</actuator>",
+            '<actuator><general name="motor" joint="j" gaintype="user"/></actuator>',
             "actuator 'motor'",
         ),
         (

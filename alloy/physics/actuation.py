@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from alloy import ops
-from alloy.ops.reference import muscle
+from alloy.ops.reference import dcmotor, muscle
 from alloy.ops.reference.actuation import clamped_ctrl, inputs, next_activation
+from alloy.ops.reference.dcmotor import DcMotorTables
 from alloy.ops.reference.transmission import transmission
 from alloy.physics.model import Data, Model
 
@@ -116,6 +117,7 @@ class ActuationTables:
     bias_mask: Tensor | None  # as gain_mask
     muscle_gain: Tensor | None  # (nu,) bool
     muscle_bias: Tensor | None  # (nu,) bool
+    dcmotor: DcMotorTables | None
     gravcomp: Tensor | None  # (nv,) 1 where actuators compensate gravity
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that are coupled
     # activations
@@ -143,7 +145,8 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     """
     t: ActuationTables = m.derived["actuation"]
     nothing = m.nu == 0 or "actuation" in m.opt.disable
-    if nothing or not (t.gain_affine or t.bias_affine or t.muscle_gain is not None):
+    sloped = t.gain_affine or t.bias_affine
+    if nothing or not (sloped or t.muscle_gain is not None or t.dcmotor is not None):
         return torch.zeros_like(m.dof_damping).unsqueeze(-1).expand(-1, -1, m.nv)
     slope = torch.zeros_like(m.actuator_gear[..., 0])
     if t.bias_affine:
@@ -155,6 +158,10 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
         if t.muscle_gain is not None:
             own = muscle.gain(m, d.actuator_length, d.actuator_velocity)[1]
             slope = slope + torch.where(t.muscle_gain, own * factor, 0.0)
+    if t.dcmotor is not None:
+        ctrl, motion = clamped_ctrl(m, d, t), (d.actuator_length, d.actuator_velocity)
+        own = dcmotor.motors(m, d, t.dcmotor, *motion, ctrl).slope @ t.dcmotor.rows
+        slope = torch.where(t.dcmotor.is_motor, own, slope)
     if t.enabled is not None:
         slope = torch.where(t.enabled, slope, 0.0)
     if t.force_limit is not None:

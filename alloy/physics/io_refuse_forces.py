@@ -22,10 +22,10 @@ _TRANSMISSIONS = (
 )  # fmt: skip
 _DYNAMICS = (
     _DYN.mjDYN_NONE, _DYN.mjDYN_INTEGRATOR, _DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT,
-    _DYN.mjDYN_MUSCLE,
+    _DYN.mjDYN_MUSCLE, _DYN.mjDYN_DCMOTOR,
 )  # fmt: skip
-_GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE, _GAIN.mjGAIN_MUSCLE)
-_BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE)
+_GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE, _GAIN.mjGAIN_MUSCLE, _GAIN.mjGAIN_DCMOTOR)
+_BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE, _BIAS.mjBIAS_DCMOTOR)
 
 
 def refusals(m: mujoco.MjModel) -> list[Refusal]:
@@ -70,7 +70,8 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             if value not in allowed:
                 names = ", ".join(spelled(enum, a) for a in allowed)
                 yield i, f"{name} {field}={spelled(enum, value)!r}; use one of {names}"
-        if m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or m.actuator_actnum[i] > 1:
+        several = m.actuator_actnum[i] > 1 and m.actuator_dyntype[i] != _DYN.mjDYN_DCMOTOR
+        if m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or several:
             yield (
                 i,
                 (
@@ -78,6 +79,9 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
                     f"{m.actuator_actnum[i]} activations; use one control and one force for each"
                 ),
             )
+        if m.actuator_dyntype[i] == _DYN.mjDYN_DCMOTOR and m.actuator_dynprm[i, 5] > 0:
+            if m.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+                yield i, f"{name} lugre with integrator RK4; use Euler, implicit or implicitfast"
         for field, what in (
             ("delay", "delay; leave it out"),
             ("history", "nsample: history buffers; leave it out"),

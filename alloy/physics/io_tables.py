@@ -17,6 +17,7 @@ from alloy.ops.reference.noslip import NoslipPlan
 from alloy.ops.reference.tendon_inertia import TendonInertia
 from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
+from alloy.physics.io_motors import dc_motors
 from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
 from alloy.physics.io_tendons import spatial_tendons, tendon_coefficients, tendon_support
@@ -133,6 +134,7 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
         bias_mask=None if bias_terms.all() else put(bias_terms.astype(float)),
         muscle_gain=_if_any(put, m.actuator_gaintype == _GAIN.mjGAIN_MUSCLE),
         muscle_bias=_if_any(put, m.actuator_biastype == _BIAS.mjBIAS_MUSCLE),
+        dcmotor=dc_motors(m, put),
         gravcomp=put(through_actuators.astype(float)) if through_actuators.any() else None,
         pattern=_pattern(m, put, arms.T @ arms),
         **_activation_tables(m, put, enabled),
@@ -142,7 +144,8 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
 def _activation_tables(m: mujoco.MjModel, put: Put, enabled: Array) -> dict[str, Any]:
     owner = np.zeros(m.na, int)
     stateful = np.flatnonzero(m.actuator_actadr >= 0)
-    owner[m.actuator_actadr[stateful]] = stateful
+    for i in stateful:
+        owner[m.actuator_actadr[i] : m.actuator_actadr[i] + m.actuator_actnum[i]] = i
     source = np.arange(m.nu)
     source[stateful] = m.nu + m.actuator_actadr[stateful]
     kind = m.actuator_dyntype[owner]

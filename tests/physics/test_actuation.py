@@ -216,7 +216,7 @@ REFUSED = {
     '<general joint="a" biastype="user"/>': "actuator 'x' biastype='user'",
     '<motor joint="d" damping="1"/>': "actuator 'x' damping",
     '<motor joint="a" delay=".01" nsample="10"/>': "actuator 'x' delay",
-    '<dcmotor joint="a" motorconst="1 1" resistance="2"/>': "actuator 'x' gaintype='dcmotor'",
+    '<dcmotor joint="a" nominal="9 1 8" input="pos ff"/>': "actuator 'x': 2 controls",
 }
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy.math import MINVAL
-from alloy.ops.reference import muscle
+from alloy.ops.reference import dcmotor, muscle
 from alloy.ops.reference.smooth import applied_force
 from alloy.ops.reference.transmission import transmission
 
@@ -41,7 +41,10 @@ def _actuation(m: Model, d: Data) -> Data:
             qfrc_actuator=torch.zeros_like(d.qvel),
         )
     ctrl = clamped_ctrl(m, d, t)
-    d = replace(d, act_dot=_activation_rate(m, d, t, ctrl))
+    own = None
+    if t.dcmotor is not None:
+        own = dcmotor.motors(m, d, t.dcmotor, length, velocity, ctrl)
+    d = replace(d, act_dot=_activation_rate(m, d, t, ctrl, own))
     gain = m.actuator_gainprm[..., 0]
     if t.gain_affine:
         gain = _affine(m.actuator_gainprm, t.gain_mask, length, velocity)
@@ -52,6 +55,8 @@ def _actuation(m: Model, d: Data) -> Data:
         force = force + _affine(m.actuator_biasprm, t.bias_mask, length, velocity)
     if t.muscle_bias is not None:
         force = force + torch.where(t.muscle_bias, muscle.bias(m, length), 0.0)
+    if own is not None and t.dcmotor is not None:
+        force = torch.where(t.dcmotor.is_motor, own.force @ t.dcmotor.rows, force)
     force = _clamped_force(m, t, force)
     if moment is None:
         joint = (force * m.actuator_gear[..., 0]) @ t.moment
@@ -77,6 +82,8 @@ def next_activation(m: Model, d: Data) -> Tensor:
     if t.act_exact is not None:
         tau = _time_constant(m, t)
         step = torch.where(t.act_exact, d.act_dot * tau * -torch.expm1(-m.opt.timestep / tau), step)
+    if t.dcmotor is not None:
+        step = torch.where(t.dcmotor.is_state, dcmotor.steps(m, d, t.dcmotor, step), step)
     if t.act_enabled is not None:
         step = torch.where(t.act_enabled, step, 0.0)
     act = d.act + step
@@ -92,7 +99,9 @@ def clamped_ctrl(m: Model, d: Data, t: ActuationTables) -> Tensor:
     return t.ctrl_limit.clamp(d.ctrl, m.actuator_ctrlrange)
 
 
-def _activation_rate(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Tensor:
+def _activation_rate(
+    m: Model, d: Data, t: ActuationTables, ctrl: Tensor, own: dcmotor.Motors | None
+) -> Tensor:
     """Time derivative of the activations, also of those in disabled groups; (W, na)."""
     if m.na == 0:
         return torch.zeros_like(d.act)
@@ -101,8 +110,10 @@ def _activation_rate(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Ten
         rate = torch.where(t.act_filter, (rate - d.act) / _time_constant(m, t), rate)
     if t.act_muscle is not None:
         control = ctrl if t.act_actuator is None else ctrl[:, t.act_actuator]
-        own = muscle.activation_rate(control, d.act, _by_act(m.actuator_dynprm, t))
-        rate = torch.where(t.act_muscle, own, rate)
+        of_muscle = muscle.activation_rate(control, d.act, _by_act(m.actuator_dynprm, t))
+        rate = torch.where(t.act_muscle, of_muscle, rate)
+    if own is not None and t.dcmotor is not None:
+        rate = torch.where(t.dcmotor.is_state, own.rates, rate)
     return rate
 
 

@@ -1,0 +1,171 @@
+"""DC motors: voltage to current to torque, with a controller, friction and heat where they are.
+
+The voltage is the control, or what a controller of position, velocity and torque asks for, within
+its limit. The current follows it at once or with the coil's time constant. States, where a motor
+has them: the control after its slew limit, the controller's integral, the winding's temperature
+above the ambient one, the bristles' deflection (LuGre) and the current.
+Source: MuJoCo technical note, DC motor model; XML reference, actuator dcmotor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from alloy.math import MINVAL
+
+if TYPE_CHECKING:
+    from alloy.physics.model import Data, Model
+
+STATES = ("slew", "integral", "temperature", "bristle", "current")  # in the order of activations
+
+
+@dataclass(frozen=True)
+class DcMotorTables:
+    """The motors of a model, and where their states are; built by io_motors."""
+
+    actuator: Tensor  # (n,)
+    is_motor: Tensor  # (nu,) bool
+    rows: Tensor  # (n, nu) one-hot
+    state: Tensor  # (5, n) into [act, 0], by STATES
+    has: tuple[bool, ...]  # whether some motor has that state
+    has_state: Tensor  # (5, n) bool
+    place: Tensor  # (5 n, na) where the states are
+    is_state: Tensor  # (na,) bool
+    targets: Tensor | None  # (3, n) 1 where the control is a position, velocity or torque
+    limited_voltage: bool  # some controller's voltage has a limit
+
+
+class Motors(NamedTuple):
+    """What the motors do, (W, n) each."""
+
+    force: Tensor
+    slope: Tensor  # derivative of the force by the velocity, as the implicit integrators take it
+    rates: Tensor  # (W, na) of the states, zero for other activations
+
+
+def motors(
+    m: Model, d: Data, t: DcMotorTables, length: Tensor, velocity: Tensor, ctrl: Tensor
+) -> Motors:
+    """Forces and rates of all motors, from (W, nu) lengths, velocities and clamped controls."""
+    h, pick = m.opt.timestep, t.actuator
+    gain, bias = m.actuator_gainprm[:, pick], m.actuator_biasprm[:, pick]
+    dyn = m.actuator_dynprm[:, pick]
+    length, velocity, control = length[:, pick], velocity[:, pick], ctrl[:, pick]
+    spare = torch.cat([d.act, torch.zeros_like(control[:, :1])], -1)
+    state = dict(zip(STATES, (spare[:, index] for index in t.state), strict=True))
+    zero = torch.zeros_like(velocity)
+    rates = dict.fromkeys(STATES, zero)
+    resistance, constant = gain[..., 0], gain[..., 1].clamp(min=MINVAL)
+
+    if t.has[0]:
+        most = h * dyn[..., 7]
+        change = torch.minimum(torch.maximum(control - state["slew"], -most), most)
+        control = torch.where(t.has_state[0], state["slew"] + change, control)
+        rates["slew"] = (control - state["slew"]) / h
+    voltage, voltage_slope = control, zero
+    if t.targets is not None:
+        error = t.targets[0] * control - length
+        wanted, slope = _controlled(t, gain, control, error, state["integral"], velocity)
+        own = t.targets.sum(0) > 0
+        voltage = torch.where(own, wanted, voltage)
+        voltage_slope = torch.where(own, slope, 0.0)
+        bound, integral = dyn[..., 8], state["integral"]
+        full = (bound > 0) & (integral * error > 0) & (integral.abs() >= bound)
+        rates["integral"] = torch.where(full, 0.0, error)
+    if t.has[2]:
+        warmth = 1 + gain[..., 2] * (state["temperature"] + dyn[..., 4] - gain[..., 3])
+        resistance = torch.where(
+            t.has_state[2], (resistance * warmth).clamp(min=MINVAL), resistance
+        )
+    settled = (voltage - constant * velocity) / resistance
+    current, used, share = settled, settled, torch.ones_like(zero)
+    if t.has[4]:
+        tau = dyn[..., 0].clamp(min=MINVAL)
+        rate, most = (settled - state["current"]) / tau, dyn[..., 1]
+        most = torch.where(most > 0, most, torch.inf)
+        held = torch.minimum(torch.maximum(rate, -most), most)
+        reach = -torch.expm1(-h / tau)
+        current = torch.where(t.has_state[4], state["current"], settled)
+        used = torch.where(t.has_state[4], current + held * tau * reach, settled)
+        share = torch.where(t.has_state[4], torch.where(rate.abs() < most, reach, 0.0), share)
+        rates["current"] = held
+    force = constant * used + bias[..., 0] * torch.sin(bias[..., 1] * length + bias[..., 2])
+    slope = constant * (voltage_slope - constant) / resistance * share
+    if t.has[2]:
+        lost = state["temperature"] / dyn[..., 2].clamp(min=MINVAL)
+        heat = current * current * resistance - lost
+        rates["temperature"] = heat / dyn[..., 3].clamp(min=MINVAL)
+    if t.has[3]:
+        rates["bristle"] = _slip(bias, dyn, velocity) * state["bristle"] + velocity
+        friction = dyn[..., 5] * state["bristle"] + dyn[..., 6] * rates["bristle"]
+        force = force - torch.where(t.has_state[3], friction, 0.0)
+        slope = slope - torch.where(t.has_state[3], dyn[..., 6], 0.0)
+    return Motors(force, slope, torch.cat([rates[name] for name in STATES], -1) @ t.place)
+
+
+def _controlled(
+    t: DcMotorTables,
+    gain: Tensor,
+    control: Tensor,
+    error: Tensor,
+    integral: Tensor,
+    velocity: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Voltage that a controller sets for the torque it wants, and its slope by velocity; (W, n).
+
+    It knows the motor cold, makes up for the voltage that the motion induces, and has a limit.
+    """
+    assert t.targets is not None
+    resistance, constant = gain[..., 0], gain[..., 1].clamp(min=MINVAL)
+    torque = t.targets[2] * control + gain[..., 4] * error + gain[..., 5] * integral
+    torque = torque + gain[..., 6] * (t.targets[1] * control - velocity)
+    voltage = torque * resistance / constant + constant * velocity
+    slope = constant - gain[..., 6] * resistance / constant
+    if t.limited_voltage:
+        limit = torch.where(gain[..., 7] > 0, gain[..., 7], torch.inf)
+        slope = torch.where(voltage.abs() < limit, slope, 0.0)
+        voltage = torch.minimum(torch.maximum(voltage, -limit), limit)
+    return voltage, slope
+
+
+def _slip(bias: Tensor, dyn: Tensor, velocity: Tensor) -> Tensor:
+    """How fast bristles let go, -sigma0 |v| / g(v), by Stribeck's curve g; (W, n)."""
+    coulomb, static, knee = bias[..., 3:6].unbind(-1)
+    ratio = velocity / knee.clamp(min=MINVAL)
+    curve = coulomb + (static - coulomb) * torch.exp(-ratio * ratio)
+    return -dyn[..., 5] * velocity.abs() / curve.clamp(min=MINVAL)
+
+
+def steps(m: Model, d: Data, t: DcMotorTables, change: Tensor) -> Tensor:
+    """What the states gain in a timestep (W, na) at their rates, zero for other activations.
+
+    Current and bristles are integrated in closed form, the integral stays within its bound, the
+    rest goes by Euler.
+
+    Args:
+        m: the model.
+        d: with act_dot and actuator_velocity.
+        t: its motors.
+        change: (W, na) act_dot times the timestep.
+    """
+    h, bias, dyn = m.opt.timestep, m.actuator_biasprm, m.actuator_dynprm
+    bias, dyn, velocity = (x[:, t.actuator] for x in (bias, dyn, d.actuator_velocity))
+    parts = list(torch.cat([change, torch.zeros_like(velocity[:, :1])], -1)[:, t.state].unbind(1))
+    act = torch.cat([d.act, torch.zeros_like(velocity[:, :1])], -1)
+    if t.has[1]:
+        now, bound = act[:, t.state[1]], dyn[..., 8]
+        bound = torch.where(bound > 0, bound, torch.inf)
+        parts[1] = torch.minimum(torch.maximum(now + parts[1], -bound), bound) - now
+    if t.has[3]:
+        slip = _slip(bias, dyn, velocity)
+        fast = slip < 0
+        safe = torch.where(fast, slip, -1.0)
+        parts[3] = torch.where(fast, parts[3] * torch.expm1(safe * h) / (safe * h), parts[3])
+    if t.has[4]:
+        tau = dyn[..., 0].clamp(min=MINVAL)
+        parts[4] = parts[4] * tau * -torch.expm1(-h / tau) / h
+    return torch.cat(parts, -1) @ t.place
