@@ -16,7 +16,7 @@ from torch import Tensor
 
 from alloy.ops.triton.lane import load
 from alloy.ops.triton.tables import table
-from alloy.ops.triton.vector import MINVAL
+from alloy.ops.triton.vector import MINVAL, number
 
 if TYPE_CHECKING:
     from alloy.physics.actuation import ActuationTables
@@ -50,9 +50,9 @@ def _expm1(x):
 
 @triton.jit
 def _time_constant(actuator_dynprm, owner, w, m):
-    """Of a filter, at least MINVAL: in the field's dtype, where a plain number may be rounded."""
+    """Of a filter, at least MINVAL."""
     tau = load(actuator_dynprm, 10 * owner, w, m)
-    return tl.maximum(tau, tl.full(tau.shape, MINVAL, tau.dtype))
+    return tl.maximum(tau, number(MINVAL, tau))
 
 
 @triton.jit

@@ -15,11 +15,12 @@ from alloy.ops.triton.lane import store, store3, store9
 from alloy.ops.triton.vector import MINVAL, axpy, column, cross, dot, scale, sub, where
 
 FAR = tl.constexpr(1e10)  # dist of an empty slot
-# the tolerances that kernels get as a tuple TOL: those of the reference, and the rounding of a
-# squared distance
-TOLERANCES = 10
+STEPS = tl.constexpr(16)  # of a search in one dimension
+# the tolerances that kernels get as a tuple TOL: those of the reference, the rounding of a squared
+# distance, and the distance, relative to the sizes, below which surfaces count as touching
+TOLERANCES = 11
 (
-    ALIGNED, PARALLEL, BOX_EDGE, CROSS, SEPARATION, NOISE, DUPLICATE, SLOPE, CLIP, SLACK,
+    ALIGNED, PARALLEL, BOX_EDGE, CROSS, SEPARATION, NOISE, DUPLICATE, SLOPE, CLIP, SLACK, TOUCHING,
 ) = (tl.constexpr(k) for k in range(TOLERANCES))  # fmt: skip
 
 
@@ -94,6 +95,20 @@ def unit_or(v, spare):
     inverse, zero = 1.0 / tl.where(long, norm, 1.0), 0.0 * norm
     unit = where(long, scale(inverse, v), (zero + 1.0, zero, zero))
     return unit, length
+
+
+@triton.jit
+def narrower(low, high, at, value, slope):
+    """A step towards the root of a function that grows from low to high, and the new bracket.
+
+    Newton's method where it stays in the bracket, else its middle.
+    """
+    before = value < 0
+    low, high = tl.where(before, at, low), tl.where(before, high, at)
+    steep = slope > MINVAL
+    newton = at - value / tl.where(steep, slope, 1.0)
+    inside = steep & (newton >= low) & (newton <= high)
+    return low, high, tl.where(inside, newton, 0.5 * (low + high))
 
 
 @triton.jit

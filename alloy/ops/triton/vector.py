@@ -17,6 +17,12 @@ PI = tl.constexpr(3.141592653589793)
 
 
 @triton.jit
+def number(x, like):
+    """A number in the dtype of a block, where plain ones may be rounded to float32 first."""
+    return tl.full(like.shape, x, like.dtype)
+
+
+@triton.jit
 def add(a, b):
     """Sum of vectors."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
@@ -32,6 +38,12 @@ def sub(a, b):
 def scale(s, a):
     """A number times a vector."""
     return s * a[0], s * a[1], s * a[2]
+
+
+@triton.jit
+def times(a, b):
+    """Products of the components."""
+    return a[0] * b[0], a[1] * b[1], a[2] * b[2]
 
 
 @triton.jit
