@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -29,8 +30,8 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
 import triton
+from gpu_pack import MODELS
 from kernels import Launch, noted_launches
-from suite import LANES
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
@@ -41,7 +42,6 @@ from alloy.ops.triton import lane
 from alloy.physics import forward, io
 from alloy.physics.model import make_data
 
-MODELS = ("HalfCheetah", "Ant", "Humanoid", "Go2", "GripperLift")
 WORLDS = 256  # as many as any multiple of 16: the same code
 MAX_SPILLED = 64  # bytes of a thread
 MAX_SECONDS = 60.0  # to compile all kernels of a model for one target
@@ -52,6 +52,7 @@ TARGETS = {
     "80": GPUTarget("cuda", 80, 32), "89": GPUTarget("cuda", 89, 32),
     "90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64),
 }  # fmt: skip
+Work = dict[str, dict[str, dict[str, int]]]  # model, kernel or total, what is counted
 BEGIN, END = "<!-- report -->", "<!-- end of report -->"
 TYPES = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.int64: "*i64", torch.int32: "*i32",
@@ -124,7 +125,7 @@ class CallCount(TorchDispatchMode):
 
 def step_of(name: str) -> Step:
     """Note one step of a model."""
-    m = io.put_model(LANES[name]().compile())
+    m = io.put_model(MODELS[name]())
     d = make_data(m, WORLDS)
     with ops.kernels(True), noted_launches():
         forward.step(m, d)  # makes the tables
@@ -218,6 +219,13 @@ def variants_of(steps: dict[str, Step]) -> list[Variant]:
     return list(found.values())
 
 
+def processor() -> str:
+    """What compiles, as Linux names it."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.*)$", info.read_text(), re.M) if info.exists() else []
+    return f"{len(names)} x {names[0]}" if names else platform.machine()
+
+
 def label(target: str) -> str:
     """A target's name as its vendor writes it."""
     return f"sm_{target}" if TARGETS[target].backend == "cuda" else target
@@ -256,21 +264,40 @@ def step_table(steps: dict[str, Step], seconds: dict[str, float]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def work_table(steps: dict[str, Step]) -> list[str]:
-    """Markdown rows of what binds the models' steps, in million steps/s of all worlds together."""
+def work_of(models: list[str], counts: Path | None) -> Work:
+    """What scripts/triton_work.py counts, or what a run of it has left in a file."""
+    if counts:
+        return json.loads(counts.read_text())
     script = Path(__file__).parent / "triton_work.py"
-    command = [sys.executable, str(script), "--models", *steps]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    command = [sys.executable, str(script), "--models", *models]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def work_table(steps: dict[str, Step], work: Work) -> list[str]:
+    """Markdown rows of what binds the models' steps, in million steps/s of all worlds together."""
     kinds = ("bytes", "flops", "issues")
-    head = ["model", "flops per world", "instructions of a warp", "kB asked for per world",
-            *(f"{card}: {kind} bound" for card in CARDS for kind in kinds)]  # fmt: skip
+    head = ["model", "flops", "warp instructions", "kB asked for", "kB that kernels touch",
+            *(f"{card}: bound by {kind}" for card in CARDS for kind in kinds)]  # fmt: skip
     rows = [head, ["---"] * len(head)]
-    for name, work in json.loads(said).items():
-        needs = (steps[name].bytes, work["flops"], work["instructions"] / 32)
+    for name, step in steps.items():
+        total = work[name]["total"]
+        needs = (step.bytes, total["flops"], total["instructions"] / 32)
         bounds = [getattr(card, kind) / need / 1e6 for card in CARDS.values()
                   for kind, need in zip(kinds, needs, strict=True)]  # fmt: skip
-        rows.append([name, f"{work['flops']:,}", f"{work['instructions']:,}",
-                     f"{work['bytes'] / 1e3:.0f}", *(f"{b:.0f}" for b in bounds)])  # fmt: skip
+        rows.append([name, f"{total['flops']:,}", f"{total['instructions']:,}",
+                     f"{total['bytes'] / 1e3:.0f}", f"{step.bytes / 1e3:.0f}",
+                     *(f"{b:.3g}" for b in bounds)])  # fmt: skip
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def share_table(work: Work) -> list[str]:
+    """Markdown rows of the kernels' shares of a step's instructions, in percent."""
+    kernels = list(dict.fromkeys(k for counts in work.values() for k in counts if k != "total"))
+    rows = [["model", *kernels], ["---"] * (1 + len(kernels))]
+    for name, counts in work.items():
+        total = counts["total"]["instructions"]
+        shares = [counts.get(k, {"instructions": 0})["instructions"] / total for k in kernels]
+        rows.append([name, *(f"{100 * x:.0f}" if x else "-" for x in shares)])
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
@@ -305,6 +332,7 @@ def main() -> None:
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     parser.add_argument("--kernels", nargs="+", help="only these; all by default")
     parser.add_argument("--work", action="store_true", help="count operations: what binds a step")
+    parser.add_argument("--counts", type=Path, help="of --work, from an earlier triton_work.py")
     parser.add_argument("--write", type=Path, help="put the tables between the file's markers")
     parser.add_argument("--check", action="store_true", help="fail on spills or slow compilation")
     args = parser.parse_args()
@@ -320,12 +348,14 @@ def main() -> None:
         for name in steps
     }
     note = (
-        f"{time.strftime('%Y-%m-%d')}, Triton {triton.__version__}, float32, one world a thread, "
+        f"{time.strftime('%Y-%m-%d')}, Triton {triton.__version__}, {processor()}: "
+        f"`{' '.join(['python', *sys.argv])}`. float32, one world a thread, "
         f"{lane.WARPS} warp a program."
     )
     tables = [note, "", *step_table(steps, seconds), "", *kernel_table(variants, args.targets)]
-    if args.work:
-        tables += ["", *work_table(steps)]
+    if args.work or args.counts:
+        work = work_of(args.models, args.counts)
+        tables += ["", *work_table(steps, work), "", *share_table(work)]
     print("\n".join(tables))
     if args.write:
         put_between(args.write, BEGIN, END, tables)

@@ -3,10 +3,12 @@
     python scripts/triton_work.py                     # all models, minutes; JSON
     python scripts/triton_work.py --models HalfCheetah
 
-One block of 32 worlds takes a physics step with all kernels interpreted, and every operation on a
-block is counted: it is an instruction of a warp, before the compiler shares, fuses (multiply and
-add) or hoists any. So the numbers are upper bounds of instructions and right for flops and bytes
-asked for. scripts/triton_report.py turns them into bounds for a card.
+One block of 32 worlds takes a physics step with all kernels interpreted, and every operation is
+counted. It is an instruction of a warp, also where it is on a scalar (a table's entry, an address),
+before the compiler shares, fuses (multiply and add) or hoists any; what a loop's counter takes is
+not in it. Only operations on blocks are flops, one for each world. Bytes are what loads and stores
+of blocks ask for, whatever a cache answers. scripts/triton_report.py turns them into bounds for a
+card.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -25,7 +28,6 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from gpu_pack import MODELS, states
 from kernels import fast_interpreter
-from suite import LANES
 from triton.runtime.interpreter import InterpreterBuilder
 
 from alloy import ops
@@ -47,7 +49,7 @@ FREE = {f"create_{name}" for name in (
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Counts the operations on blocks, by kind: all, flops, memory."""
+    """Counts operations by kind: scalar, and those on blocks: block, of them flops and memory."""
     counts: Counter[str] = Counter()
     names = [n for n in dir(InterpreterBuilder) if n.startswith("create_") and n not in FREE]
     originals = {name: getattr(InterpreterBuilder, name) for name in names}
@@ -57,9 +59,11 @@ def counted() -> Iterator[Counter[str]]:
             result = original(self, *args, **kwargs)
             shown = args[0] if name in MEMORY else result  # an address has the value's shape
             if getattr(getattr(shown, "data", None), "size", 1) > 1:
-                counts["all"] += 1
+                counts["block"] += 1
                 counts["flops"] += name in FLOPS
                 counts["memory"] += name in MEMORY
+            else:
+                counts["scalar"] += 1
             return result
 
         return method
@@ -73,14 +77,37 @@ def counted() -> Iterator[Counter[str]]:
             setattr(InterpreterBuilder, name, original)
 
 
-def work_of(name: str) -> dict[str, float]:
-    """Instructions of a warp, flops of a world and bytes that a world asks for, per step."""
-    mj = LANES[name]().compile()
+def work_of(name: str) -> dict[str, dict[str, int]]:
+    """What every kernel of a step does, and their total: see `summary`."""
+    mj = MODELS[name]()
     m = io.put_model(mj)
     d = states(mj, m, WORLDS)
+    by_kernel: dict[str, Counter[str]] = {}
+    original = lane.run
     with ops.kernels(True), counted() as counts:
-        forward.step(m, d)
-    return {"instructions": counts["all"], "flops": counts["flops"], "bytes": 4 * counts["memory"]}
+        lane.run = partial(_noted, original, counts, by_kernel)
+        try:
+            forward.step(m, d)
+        finally:
+            lane.run = original
+    return {kernel: summary(c) for kernel, c in by_kernel.items()} | {"total": summary(counts)}
+
+
+def _noted(
+    run: Callable[..., Any], counts: Counter[str], by_kernel: dict[str, Counter[str]],
+    kernel: Any, *parts: Any,
+) -> None:  # fmt: skip
+    """Start a kernel and note what it adds to the counts."""
+    before = counts.copy()
+    run(kernel, *parts)
+    name = kernel.__name__.strip("_").removesuffix("_kernel")
+    by_kernel.setdefault(name, Counter()).update(counts - before)
+
+
+def summary(c: Counter[str]) -> dict[str, int]:
+    """Instructions of a warp, flops of a world and bytes that a world asks for."""
+    instructions = c["block"] + c["scalar"]
+    return {"instructions": instructions, "flops": c["flops"], "bytes": 4 * c["memory"]}
 
 
 def main() -> None:
@@ -94,7 +121,8 @@ def main() -> None:
     work = {}
     for name in args.models:
         work[name] = work_of(name)
-        print(name, work[name], file=sys.stderr, flush=True)
+        for kernel, counts in work[name].items():
+            print(f"{name} {kernel}: {counts}", file=sys.stderr, flush=True)
     print(json.dumps(work))
 
 
