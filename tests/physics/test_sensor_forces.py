@@ -12,7 +12,18 @@ from tests.physics.models import CONTACTS, EQUALITIES, JOINTS, LIMITS, SPINNING
 from tests.physics.test_constraint import settled
 
 FIELDS = ("cacc", "cfrc_ext", "cfrc_int")
-FREE = {"joints": JOINTS, "limits": LIMITS, "spinning": SPINNING, "equalities": EQUALITIES}
+# a tendon equality with a connect behind it, whose rows it moves
+COUPLED = """<mujoco><worldbody>
+  <body name="a"><joint name="a" axis="0 1 0"/><geom size=".1" pos=".2 0 0"/>
+    <body name="b" pos=".4 0 0"><joint name="b" axis="0 1 0"/><geom size=".1" pos=".2 0 0"/></body>
+  </body>
+  <body name="c" pos="0 1 0"><freejoint/><geom size=".1" pos=".1 0 0"/></body>
+</worldbody><tendon><fixed name="t"><joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed>
+</tendon><equality><tendon tendon1="t"/><connect body1="c" anchor="0 0 .1"/></equality></mujoco>"""
+FREE = {
+    "joints": JOINTS, "limits": LIMITS, "spinning": SPINNING, "equalities": EQUALITIES,
+    "coupled": COUPLED,
+}  # fmt: skip
 NO_GRAVITY = JOINTS.replace('contact="disable"', 'contact="disable" gravity="disable"')
 
 

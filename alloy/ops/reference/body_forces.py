@@ -101,7 +101,7 @@ def _equalities(m: Model, d: Data) -> Iterator[Action]:
     for eq in m.efc.equalities:
         force = d.efc_force[:, start : start + eq.n * eq.dim].reshape(-1, eq.n, eq.dim)
         start += eq.n * eq.dim
-        if eq.kind == "joint":
+        if eq.kind in ("joint", "tendon"):  # they act along joints
             continue
         data = m.eq_data[:, eq.ids]
         first, second = (data[..., 0:3], data[..., 3:6])[:: 1 if eq.kind == "connect" else -1]
