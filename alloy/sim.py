@@ -26,7 +26,7 @@ from alloy import scene_checks as check
 from alloy.engines import Engine, Guard, make_engine, make_guard, where_worlds
 from alloy.health import Health, SimulationError, memory_report, require_device, require_memory
 from alloy.names import Names
-from alloy.physics import io_randomize, randomize
+from alloy.physics import io, io_randomize, io_sensors_geometry, randomize, sensor
 from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
 from alloy.random import uniform, world_seeds
 from alloy.scene import Scene
@@ -146,6 +146,7 @@ class Simulator(View):
         self._guard = make_guard(worlds, seeds.device)
         self._engine = engine
         self._versions: tuple[int, ...] = ()
+        self._rays: dict[int, sensor.Rays] = {}  # what rays see, by the body that is excluded
         self.mj_model = mj_model
         self.substeps = substeps  # physics steps per control step
         self.strict = strict
@@ -293,6 +294,36 @@ class Simulator(View):
             dropped_contacts=none,  # every pair that can touch has its own slots
             solver_iterations=none if iterations is None else iterations.clone(),
         )
+
+    def ray(self, pnt: Any, vec: Any, exclude: str | int | None = None) -> Tensor:
+        """How far it is along rays to the first visible geom in the present state, [W, N].
+
+        In lengths of `vec`, and -1 where nothing is hit, as mj_ray; differentiable.
+
+        Args:
+            pnt: where the rays begin, [W, N, 3], or [N, 3] in all worlds alike, m.
+            vec: where they go, of the same shape.
+            exclude: name or id of a body whose geoms are not seen.
+
+        Raises:
+            ValueError: pnt or vec of another shape.
+            UnknownName: no such body.
+            NotImplementedError: a visible geom has a shape that rays do not know.
+        """
+        body = -1 if exclude is None else self._names.id("body", exclude)
+        pnt, vec = (torch.as_tensor(x, dtype=self.dtype, device=self.device) for x in (pnt, vec))
+        lead = (self.num_worlds,) if pnt.ndim == 3 else ()
+        flat = pnt.ndim not in (2, 3)
+        if flat or pnt.shape != vec.shape or pnt.shape != (*lead, pnt.shape[-2], 3):
+            raise ValueError(
+                f"pnt and vec: expected [{self.num_worlds}, N, 3] or [N, 3] twice; received "
+                f"{tuple(pnt.shape)} and {tuple(vec.shape)}"
+            )
+        if body not in self._rays:
+            put = io.make_put(self.dtype, self.device)
+            self._rays[body] = io_sensors_geometry.rays_from(self.mj_model, put, body)
+        pnt, vec = (x.expand(self.num_worlds, *x.shape[-2:]) for x in (pnt, vec))
+        return sensor.ray(self._model, self.at("kinematics"), self._rays[body], pnt, vec)
 
     def memory_report(self) -> dict[str, int]:
         """Bytes by group of tensors: model, start, state, inputs, derived; and the total."""

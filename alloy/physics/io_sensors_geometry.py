@@ -57,6 +57,20 @@ def rays(m: mujoco.MjModel, put: Put, own_body: Array) -> Rays:
     return Rays(tuple(groups))
 
 
+def rays_from(m: mujoco.MjModel, put: Put, body: int) -> Rays:
+    """What rays can hit that see all geoms but those of one body, -1 for none.
+
+    Raises:
+        NotImplementedError: there are visible geoms of a type that rays do not know, named.
+    """
+    others = np.flatnonzero(visible(m) & (m.geom_bodyid != body)).tolist()
+    strange = [g for g in others if int(m.geom_type[g]) not in (*INTERSECT, *TRIANGULATED)]
+    if strange:
+        names = ", ".join(name_of(m, "geom", g) for g in strange)
+        raise NotImplementedError(f"rays do not know the shape of {names}; {_HIDE}")
+    return rays(m, put, np.array([body]))
+
+
 def triangles(m: mujoco.MjModel, geom: int) -> Array:
     """The surface of a mesh or height field as triangles (F, 3, 3) in the geom's frame."""
     data = int(m.geom_dataid[geom])

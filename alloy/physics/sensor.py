@@ -9,12 +9,13 @@ from torch import Tensor
 
 from alloy import ops
 from alloy.math import quat_mul
+from alloy.ops.reference import ray as reference_ray
 from alloy.ops.reference.sensor import body_acceleration
 from alloy.physics.model import Data, Model
 
 __all__ = ["ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs", "RayGroup", "Rays",
            "SensorGroup", "SensorTables", "TouchTables", "Zones", "body_acceleration",
-           "sensor"]  # fmt: skip
+           "ray", "sensor"]  # fmt: skip
 
 # kind of object -> position and orientation in Data, orientation in its body in Model
 _POSES = {
@@ -170,3 +171,9 @@ class SensorTables:
 def sensor(m: Model, d: Data) -> Data:
     """All sensors: sets sensordata (W, nsensordata); the last stage, after the constraint solve."""
     return ops.sensor(m, d)
+
+
+def ray(m: Model, d: Data, rays: Rays, pnt: Tensor, vec: Tensor) -> Tensor:
+    """Distance (W, N) from pnt along vec, (W, N, 3) each, in lengths of vec; -1: nothing there."""
+    dist, _ = reference_ray.nearest(m, d, rays, pnt, vec)
+    return torch.where(torch.isfinite(dist), dist, -1.0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import alloy
 from alloy.physics import forward, io
 from alloy.physics.model import make_data
 from tests.physics.fixture import assert_close, fixture, load
@@ -76,7 +77,7 @@ CROWD = """<mujoco><asset><material name="glass" rgba="1 1 1 0"/>
   <body name="a" pos="0 0 .8"><freejoint/><geom type="box" size=".3 .2 .1"/>
     <site name="down" zaxis="0 0 -1"/><site name="x" pos=".1 0 0" zaxis="1 .1 -.2"/>
     <site name="y" pos="0 .1 0" zaxis=".1 1 -.2"/><site name="up" zaxis="0 0 1"/>
-    <body pos="0 0 .3"><joint axis="1 0 0"/><geom type="capsule" size=".05 .2"/>
+    <body pos="0 0 .3"><joint name="h" axis="1 0 0"/><geom type="capsule" size=".05 .2"/>
       <site name="arm" zaxis=".1 .2 -1"/></body></body>
   <body name="b" pos=".5 .3 .4"><freejoint/><geom type="ellipsoid" size=".2 .3 .1"/></body>
   </worldbody><sensor>
@@ -88,10 +89,9 @@ CROWD = """<mujoco><asset><material name="glass" rgba="1 1 1 0"/>
 
 def test_rays_among_many_geoms_equal_mujoco():
     """Own bodies and transparent geoms are not seen; groups, masks and mocap bodies are nothing."""
-    text = CROWD.replace('<joint axis="1 0 0"/>', '<joint name="h" axis="1 0 0"/>')
     met = []
     for seed in range(20):
-        f = fixture(text, seed)
+        f = fixture(CROWD, seed)
         assert_close(forward.forward(f.m, f.d).sensordata, f.mjd.sensordata, f"seed {seed}")
         met.append(f.mjd.sensordata[[0, 1, 5]] >= 0)
     assert 0.2 < np.mean(met) < 0.95
@@ -135,3 +135,34 @@ def test_gradients_are_finite_and_right():
     d = forward.forward(m, replace(make_data(m, 3), qpos=angle))
     (slope,) = torch.autograd.grad(d.sensordata.sum(), angle)
     torch.testing.assert_close(slope, 2 * angle.sin() / angle.cos() ** 2)
+
+
+def test_rays_of_a_simulator_equal_mj_ray():
+    sim = alloy.build(CROWD, worlds=3, dtype=torch.float64)
+    rng = np.random.default_rng(0)
+    sim.qpos = sim.qpos + 0.2 * torch.tensor(rng.normal(size=(3, sim.qpos.shape[1])))
+    pnt, vec = rng.uniform((-1, -1, 0), (1, 1, 2), (2, 3, 30, 3))
+    vec[..., 2] -= 1.5
+    mjd = mujoco.MjData(sim.mj_model)
+    for exclude, body in ((None, -1), ("a", sim.mj_model.body("a").id)):
+        ours = sim.ray(pnt, torch.tensor(vec), exclude)
+        for w in range(3):
+            mjd.qpos[:] = sim.qpos[w]
+            mujoco.mj_kinematics(sim.mj_model, mjd)
+            args = (None, 1, body, np.zeros(1, np.int32), None)
+            theirs = [
+                mujoco.mj_ray(sim.mj_model, mjd, p, v, *args)
+                for p, v in zip(pnt[w], vec[w], strict=True)
+            ]
+            np.testing.assert_allclose(ours[w], theirs, atol=1e-9)
+        assert 5 < (ours < 0).sum() < 60
+    assert torch.equal(sim.ray(pnt[1], vec[1])[1], sim.ray(pnt, vec)[1])
+
+
+def test_rays_of_other_shapes_are_refused():
+    sim = alloy.build(CROWD, 2)
+    for pnt, vec in ((2, 3), (2, 2)), ((3,), (3,)), ((3, 5, 3), (3, 5, 3)), ((4, 3), (5, 3)):
+        with pytest.raises(ValueError, match=r"expected \[2, N, 3\] or \[N, 3\] twice; received"):
+            sim.ray(torch.zeros(pnt), torch.zeros(vec))
+    with pytest.raises(alloy.names.UnknownName, match="'arms'"):
+        sim.ray(torch.zeros(1, 3), torch.ones(1, 3), exclude="arms")
