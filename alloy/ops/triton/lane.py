@@ -99,10 +99,11 @@ def launch(kernel: Any, worlds: int, *args: Any, programs: int = 1, **constants:
         return
     args = tuple(field(a, worlds) if is_field(a) else a for a in args)
     constants |= {"n_world": worlds, "BLOCK": BLOCK}
-    with torch.cuda.device_of(next(a[0] for a in args if isinstance(a, tuple))):
+    fields = [a for a in args if isinstance(a, tuple) and a and isinstance(a[0], Tensor)]
+    with torch.cuda.device_of(fields[0][0]):
         compiled = run(kernel, (triton.cdiv(worlds, BLOCK), programs), args, constants)
     for launched in _watchers:
-        own = [a[0] for a in args if isinstance(a, tuple) and len(a) == 3 and a[2]]
+        own = [pointer for pointer, _, stride in fields if stride]
         launched.append(Launched(
             kernel.__name__.strip("_").removesuffix("_kernel"),
             getattr(compiled, "n_regs", None), getattr(compiled, "n_spills", None),

@@ -2,8 +2,26 @@
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from alloy.ops.triton import lane
+
+
+@triton.jit
+def _add_kernel(x, numbers, out, n_world, BLOCK: tl.constexpr):
+    w, m = lane.worlds_of(n_world, BLOCK)
+    lane.store(out, 0, w, m, lane.load(x, 0, w, m) + numbers[1])
+
+
+def test_what_is_launched_is_noted_with_the_bytes_of_fields():
+    """Among the arguments is a tuple of three numbers, as long as a field."""
+    x, out = torch.ones(3, 1), lane.empty(3, 1, like=torch.zeros(1))
+    with lane.watch() as launched:
+        lane.launch(_add_kernel, 3, x, (4, 5, 6), out)
+        lane.launch(_add_kernel, 3, x[:1], (4, 5, 6), out)
+    assert out.tolist() == [[6]] * 3
+    assert [(n.kernel, n.bytes) for n in launched] == [("add", 8), ("add", 4)]  # one is shared
 
 
 def test_world_last_memory_is_not_copied():
