@@ -7,7 +7,7 @@ model with something in a stage that its kernel does not know keeps the referenc
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -218,5 +218,9 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
     if _by_kernel(None, new):
         from alloy.ops.triton import integrate
 
-        return integrate.keep_sound(stopped, niter, old, new)
+        stopped, kept = integrate.keep_sound(stopped, niter, old, new)
+        if not new.ctrl_history.shape[1]:
+            return stopped, kept
+        past = torch.where(stopped.unsqueeze(-1), old.ctrl_history, new.ctrl_history)
+        return stopped, replace(kept, ctrl_history=past)
     return reference_integrate.keep_sound(stopped, niter, old, new)

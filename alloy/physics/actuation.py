@@ -14,13 +14,19 @@ from torch import Tensor
 
 from alloy import ops
 from alloy.ops.reference import dcmotor, muscle
-from alloy.ops.reference.actuation import clamped_ctrl, inputs, next_activation
+from alloy.ops.reference.actuation import (
+    DelayTables,
+    clamped_ctrl,
+    inputs,
+    next_activation,
+    recorded,
+)
 from alloy.ops.reference.dcmotor import DcMotorTables
 from alloy.ops.reference.transmission import transmission
 from alloy.physics.model import Data, Model
 
 __all__ = ["ActuationTables", "AdhesionTables", "CrankTables", "Limit", "SiteTables", "TurnTables",
-           "actuation", "next_activation", "velocity_derivative"]  # fmt: skip
+           "actuation", "next_activation", "recorded", "velocity_derivative"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,7 @@ class ActuationTables:
     muscle_gain: Tensor | None  # (nu,) bool
     muscle_bias: Tensor | None  # (nu,) bool
     dcmotor: DcMotorTables | None
+    delay: DelayTables | None
     gravcomp: Tensor | None  # (nv,) 1 where actuators compensate gravity
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that are coupled
     # activations

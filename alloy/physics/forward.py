@@ -206,4 +206,4 @@ def step(m: Model, d: Data, *, derived: bool = True, keep: tuple[str, ...] = ())
     The fields of `forces` are in the result only if they are named.
     """
     run = partial(_runge_kutta, derived=derived) if m.opt.integrator == "rk4" else _semi_implicit
-    return run(m, d, keep=keep)
+    return replace(run(m, d, keep=keep), ctrl_history=actuation.recorded(m, d))

@@ -201,9 +201,11 @@ def put_model(
     }
     if layout.nf:
         derived["friction_rows"] = put(np.eye(nv)[mj.dof_frictionloss > 0])
+    delay = derived["actuation"].delay
     sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
     m = Model(
         **{name: int(getattr(mj, name)) for name in sizes.split()},
+        nhistory=0 if delay is None else len(delay.shift),
         ncon=len(contacts.dim),
         nefc=layout.n_scalar + sum(c.n * c.dim for c in layout.cones),
         nunit=layout.n_unit,

@@ -36,7 +36,6 @@ def _elements(mj: mujoco.MjModel) -> list[Refusal]:
         (mj.nflex, "<flex> (deformables)"),
         (mj.nplugin, "<plugin>"),
         (getattr(mj, "nplastic", 0), "springyield (plastic springs)"),
-        (mj.nhistory, "delay (history buffers)"),
     ):
         if count:
             out.append(Refusal("model", -1, f"{what}: {count} in the model, remove them"))

@@ -82,12 +82,8 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
         if m.actuator_dyntype[i] == _DYN.mjDYN_DCMOTOR and m.actuator_dynprm[i, 5] > 0:
             if m.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
                 yield i, f"{name} lugre with integrator RK4; use Euler, implicit or implicitfast"
-        for field, what in (
-            ("delay", "delay; leave it out"),
-            ("history", "nsample: history buffers; leave it out"),
-        ):
-            if np.any(getattr(m, f"actuator_{field}")[i]):
-                yield i, f"{name} {what}"
+        if m.actuator_delay[i] and m.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+            yield i, f"{name} delay with integrator RK4; use Euler, implicit or implicitfast"
         for field in () if _takes_damping(m, i) else ("damping", "dampingpoly", "armature"):
             if np.any(getattr(m, f"actuator_{field}")[i]):
                 what = "only on hinge and slide joints and on tendons; give it to what it acts on"

@@ -17,6 +17,7 @@ from alloy.ops.reference.noslip import NoslipPlan
 from alloy.ops.reference.tendon_inertia import TendonInertia
 from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
+from alloy.physics.io_delays import delays
 from alloy.physics.io_motors import dc_motors
 from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
@@ -135,6 +136,7 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
         muscle_gain=_if_any(put, m.actuator_gaintype == _GAIN.mjGAIN_MUSCLE),
         muscle_bias=_if_any(put, m.actuator_biastype == _BIAS.mjBIAS_MUSCLE),
         dcmotor=dc_motors(m, put),
+        delay=delays(m, put),
         gravcomp=put(through_actuators.astype(float)) if through_actuators.any() else None,
         pattern=_pattern(m, put, arms.T @ arms),
         **_activation_tables(m, put, enabled),

@@ -60,6 +60,7 @@ class Model:
     neq: int
     nsensor: int
     nsensordata: int
+    nhistory: int  # past controls that delayed actuators read
     ncon: int  # contact slots
     nefc: int  # base constraint rows, see ConstraintLayout
     nunit: int  # units of constraint: equalities, dofs with friction, limits, contacts
@@ -174,6 +175,7 @@ class Data:
     ctrl: Tensor = tensor("W", "nu", stage="input")
     qfrc_applied: Tensor = tensor("W", "nv", stage="input")
     xfrc_applied: Tensor = tensor("W", "nbody", 6, stage="input")
+    ctrl_history: Tensor = tensor("W", "nhistory", stage="state")  # the youngest of each first
     mocap_pos: Tensor = tensor("W", "nmocap", 3, stage="input")
     mocap_quat: Tensor = tensor("W", "nmocap", 4, stage="input")
     eq_active: Tensor = tensor("W", "neq", dtype="bool", stage="input")

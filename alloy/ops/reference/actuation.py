@@ -5,7 +5,7 @@ Source: MuJoCo manual, Computation, Actuation model.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -92,11 +92,31 @@ def next_activation(m: Model, d: Data) -> Tensor:
     return t.act_limit.clamp(act, _by_act(m.actuator_actrange, t))
 
 
+@dataclass(frozen=True)
+class DelayTables:
+    """How delayed controls are read from what was recorded; built by io_delays."""
+
+    read: Tensor  # (nhistory, nu) weights
+    delayed: Tensor  # (nu,) bool
+    shift: Tensor  # (nhistory,) the next record, into [ctrl, ctrl_history]
+
+
 def clamped_ctrl(m: Model, d: Data, t: ActuationTables) -> Tensor:
-    """Controls within their ranges (W, nu)."""
+    """Controls, those of before where they are delayed, within their ranges (W, nu)."""
+    ctrl = d.ctrl
+    if t.delay is not None:
+        ctrl = torch.where(t.delay.delayed, d.ctrl_history @ t.delay.read, ctrl)
     if t.ctrl_limit is None or "clampctrl" in m.opt.disable:
-        return d.ctrl
-    return t.ctrl_limit.clamp(d.ctrl, m.actuator_ctrlrange)
+        return ctrl
+    return t.ctrl_limit.clamp(ctrl, m.actuator_ctrlrange)
+
+
+def recorded(m: Model, d: Data) -> Tensor:
+    """The record of controls once those of this step are in it (W, nhistory)."""
+    t: ActuationTables = m.derived["actuation"]
+    if t.delay is None:
+        return d.ctrl_history
+    return torch.cat([d.ctrl, d.ctrl_history], -1)[:, t.delay.shift]
 
 
 def _activation_rate(
