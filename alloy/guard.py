@@ -35,6 +35,7 @@ class Guard(NamedTuple):
 
     invalid: Tensor  # [W] bool, blew up and stands still since
     bad_ctrl: Tensor  # [W] int64, control steps whose controls were unusable
+    dropped: Tensor  # [W] int64, contacts of all physics steps that found no slot
 
 
 def make_guard(worlds: int, device: torch.device | str) -> Guard:
@@ -42,6 +43,7 @@ def make_guard(worlds: int, device: torch.device | str) -> Guard:
     return Guard(
         invalid=torch.zeros(worlds, dtype=torch.bool, device=device),
         bad_ctrl=torch.zeros(worlds, dtype=torch.int64, device=device),
+        dropped=torch.zeros(worlds, dtype=torch.int64, device=device),
     )
 
 
@@ -123,10 +125,14 @@ def guarded_step(
         d, **{n: x + MAXVAL for n, x in zip(least, forward.unset(m, d, least), strict=True)}
     )
 
+    counts = ("contact_dropped",) if m.drops_contacts else ()
+    d = replace(d, **dict.fromkeys(counts, guard.dropped))
+
     def substep(
         d: Data, stopped: Tensor, niter: Tensor, derived: bool, keep: tuple[str, ...]
     ) -> tuple[Data, Tensor]:
-        new = forward.step(m, d, derived=derived, keep=keep)
+        new = forward.step(m, d, derived=derived, keep=(*keep, *counts))
+        new = replace(new, **{n: getattr(d, n) + getattr(new, n) for n in counts})
         stopped, new = ops.keep_sound(stopped, niter, d, new)
         found = {name: getattr(new, name) for name in keep}
         found |= {name: torch.minimum(found[name], getattr(d, name)) for name in least}
@@ -136,17 +142,19 @@ def guarded_step(
     carried = least if derived else keep  # else the last substep stands behind the loop
 
     def body(_: int | Tensor, stopped: Tensor, niter: Tensor, *carry: Tensor) -> control.Carry:
-        at = replace(d, **dict(zip((*STATE, *carried), carry, strict=True)))
+        at = replace(d, **dict(zip((*STATE, *counts, *carried), carry, strict=True)))
         new, stopped = substep(at, stopped, niter, derived=False, keep=carried)
-        return (stopped, new.solver_niter, *(getattr(new, name) for name in (*STATE, *carried)))
+        out = (getattr(new, name) for name in (*STATE, *counts, *carried))
+        return (stopped, new.solver_niter, *out)
 
-    state = tuple(getattr(d, name) for name in STATE)
+    state = tuple(getattr(d, name) for name in (*STATE, *counts))
     carry = (guard.invalid | ~sound, torch.zeros_like(d.step_count), *state)
     start = dict(zip(carried, forward.unset(m, d, carried), strict=True))
     start |= {name: getattr(d, name) for name in least}
     carry = control.repeat(substeps - derived, body, (*carry, *start.values()))
     stopped, niter, *rest = carry
-    d = replace(d, **dict(zip((*STATE, *carried), rest, strict=True)), solver_niter=niter)
+    d = replace(d, **dict(zip((*STATE, *counts, *carried), rest, strict=True)), solver_niter=niter)
     if derived:
         d, stopped = substep(d, stopped, niter, derived=True, keep=keep)
-    return d, guard._replace(invalid=stopped)
+    dropped = d.contact_dropped if counts else guard.dropped
+    return d, guard._replace(invalid=stopped, dropped=dropped)

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from alloy.guard import Guard
 from alloy.physics.model import Data, Model, field_shape, tensor_fields
 
 
 class SimulationError(RuntimeError):
-    """Raised under strict=True when a world is invalid."""
+    """Raised under strict=True when a world is invalid or contacts found no slot."""
 
 
 class Health(NamedTuple):
@@ -21,8 +22,35 @@ class Health(NamedTuple):
 
     invalid: Tensor  # bool: turned NaN or larger than 1e10, stands still until its reset
     bad_ctrl: Tensor  # int64: control steps whose controls counted as zero
-    dropped_contacts: Tensor  # int64: contacts beyond the model's slots in the last substep
+    dropped_contacts: Tensor  # int64: contacts of all physics steps that found no slot
     solver_iterations: Tensor  # int64: of the last substep
+
+
+def raise_if_unhealthy(guard: Guard, time: Tensor) -> None:
+    """Look at the flags of all worlds, whose times are [W].
+
+    Raises:
+        SimulationError: a world is invalid, or contacts found no slot.
+    """
+    worlds, count = guard.invalid.nonzero().flatten().tolist(), len(time)
+    if worlds:
+        raise SimulationError(
+            f"worlds {worlds[:20]} ({len(worlds)} of {count}) turned non-finite; the first stands "
+            f"at time {time[worlds[0]].item():g} s. Reset them, or build with strict=False to go "
+            f"on with the others"
+        )
+    worlds = guard.dropped.nonzero().flatten().tolist()
+    if worlds:
+        raise SimulationError(dropped_message(worlds, count))
+
+
+def dropped_message(worlds: list[int], count: int) -> str:
+    """What strict=True says of worlds with contacts that found no slot."""
+    return (
+        f"in worlds {worlds[:20]} ({len(worlds)} of {count}) more prisms of a height field touch a "
+        f"shape than it has contact slots, and some are left out; take a coarser field or a "
+        f"smaller shape, or strict=False to go on with the outermost contacts"
+    )
 
 
 def memory_report(groups: dict[str, list[Tensor | None]]) -> dict[str, int]:

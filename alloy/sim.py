@@ -24,7 +24,13 @@ from torch import Tensor
 
 from alloy import scene_checks as check
 from alloy.engines import Engine, Guard, make_engine, make_guard, where_worlds
-from alloy.health import Health, SimulationError, memory_report, require_device, require_memory
+from alloy.health import (
+    Health,
+    memory_report,
+    raise_if_unhealthy,
+    require_device,
+    require_memory,
+)
 from alloy.names import Names
 from alloy.physics import io, io_randomize, io_sensors_geometry, randomize, sensor
 from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
@@ -74,8 +80,8 @@ def build(
         device: torch device; by default torch's own default device.
         dtype: torch.float32 or torch.float64.
         engine: "auto", "reference", "lanes" or "triton".
-        strict: whether `step` raises when a world is invalid. It has to look at the flags then,
-            which on a GPU waits for the device.
+        strict: whether `step` raises when a world is invalid or contacts found no slot. It has to
+            look at the flags then, which on a GPU waits for the device.
 
     Raises:
         ValueError: an argument is not one of those; or MuJoCo refuses the model.
@@ -212,7 +218,7 @@ class Simulator(View):
 
         Raises:
             ValueError: ctrl of another shape, dtype or device; nothing has changed then.
-            SimulationError: under strict, when a world is invalid.
+            SimulationError: under strict, when a world is invalid or contacts found no slot.
         """
         count = self.substeps if substeps is None else check.whole("substeps", substeps)
         held = {name: getattr(self._d, name) for name in _HELD}
@@ -221,7 +227,7 @@ class Simulator(View):
         d, guard = self._engine.step(self._model, Data(**held), self._guard, count)
         self._change(d, guard)
         if self.strict:
-            self._raise_if_unhealthy()
+            raise_if_unhealthy(self._guard, self.time)
 
     def forward(self) -> None:
         """Compute everything of the present state into `data`, as mj_forward does."""
@@ -291,7 +297,7 @@ class Simulator(View):
         return Health(
             invalid=self._guard.invalid.clone(),
             bad_ctrl=self._guard.bad_ctrl.clone(),
-            dropped_contacts=none,  # every pair that can touch has its own slots
+            dropped_contacts=self._guard.dropped.clone(),
             solver_iterations=none if iterations is None else iterations.clone(),
         )
 
@@ -408,15 +414,6 @@ class Simulator(View):
             value = torch.as_tensor(row[key], dtype=like.dtype, device=like.device)
             new[name] = torch.zeros_like(like) + value.reshape(like.shape[1:])
         return replace(self._start, **new)
-
-    def _raise_if_unhealthy(self) -> None:
-        worlds = self._guard.invalid.nonzero().flatten().tolist()
-        if worlds:
-            raise SimulationError(
-                f"worlds {worlds[:20]} ({len(worlds)} of {self.num_worlds}) turned non-finite; the "
-                f"first stands at time {self.time[worlds[0]].item():g} s. Reset them, or build "
-                f"with strict=False to go on with the others"
-            )
 
     @cached_property
     def _fingerprint(self) -> str:

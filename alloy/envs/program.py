@@ -44,6 +44,7 @@ class StepOutput:
     success: Tensor
     invalid: Tensor  # the world turned non-finite and was frozen
     bad_action: Tensor  # the action was not finite: all controls of the step were zero
+    dropped: Tensor  # contacts of its physics steps that found no slot
     terms: dict[str, Tensor]  # weighted; they sum to the reward
     info: dict[str, Tensor]
     total: Tensor  # sum of the episode's rewards so far
@@ -258,6 +259,7 @@ class Program:
             success=success,
             invalid=invalid,
             bad_action=bad,
+            dropped=guard.dropped - state.guard.dropped,
             terms=zero_where(invalid, verdict.terms),
             info=verdict.info,
             total=ep.total,

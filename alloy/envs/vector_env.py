@@ -24,7 +24,7 @@ from alloy.envs.backend import exporter, import_action, import_mask
 from alloy.envs.program import HELD, EnvState, Physics, Program, StepOutput
 from alloy.envs.rendering import Renderer, RenderOptions
 from alloy.envs.task import Task
-from alloy.health import SimulationError
+from alloy.health import SimulationError, dropped_message
 from alloy.physics.model import Data
 from alloy.random import world_seeds
 from alloy.sim import Draw, build
@@ -227,7 +227,7 @@ class VectorEnv(gym.vector.VectorEnv):
 
         Raises:
             ResetNeeded: before the first reset, or in "disabled" mode with a world that has ended.
-            SimulationError: under strict, when a world turns non-finite.
+            SimulationError: under strict, when a world turns non-finite or contacts are dropped.
             ValueError: a wrong shape, kind of number or device; nothing is changed.
         """
         if self._episode is None:
@@ -253,6 +253,9 @@ class VectorEnv(gym.vector.VectorEnv):
                 f"worlds {rows} turned non-finite in this step; make the environment with "
                 f"strict=False to let their episodes end and go on with the others"
             )
+        if self._strict and self.sim.model.drops_contacts and bool(out.dropped.any()):
+            rows = out.dropped.nonzero().flatten().tolist()
+            raise SimulationError(dropped_message(rows, self.num_envs))
         flags = {"reward": out.reward, "terminated": out.terminated, "truncated": out.truncated}
         flags = {name: self._export(value) for name, value in flags.items()}
         return self._export(self._shape(out.obs)), *flags.values(), self._info(out, pending)
@@ -314,6 +317,8 @@ class VectorEnv(gym.vector.VectorEnv):
             "invalid": out.invalid,
             "bad_action": out.bad_action,
         }
+        if self.sim.model.drops_contacts:
+            said["dropped_contacts"] = out.dropped
         episode = {
             "r": torch.where(ended, out.total, 0),
             "l": torch.where(ended, out.steps, 0),

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from alloy import ops
-from alloy.physics.io_meshes import mesh_side
+from alloy.physics.io_meshes import field_side, mesh_side
 from alloy.physics.io_tendons import limit_sides, row_fields
 from alloy.physics.layout import (
     ConeGroup,
@@ -154,9 +154,11 @@ def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
         members = [i for i, k in enumerate(kinds) if k == kind]
         slots = ops.collider_slots(kind)
         g1, g2 = (np.array([getattr(pairs[i], n) for i in members]) for n in ("geom1", "geom2"))
-        meshes = (mesh_side(mj, g, put) for g in (g1, g2))
-        groups.append(PairGroup(kind, put(g1), put(g2), slots, start, *meshes))
-        margins.append(np.array([params[i]["margin"] + params[i]["gap"] for i in members]))
+        margin = np.array([params[i]["margin"] + params[i]["gap"] for i in members])
+        shape1 = field_side(mj, g1, g2, margin, put) or mesh_side(mj, g1, put)
+        shapes = shape1, mesh_side(mj, g2, put)
+        groups.append(PairGroup(kind, put(g1), put(g2), slots, start, *shapes))
+        margins.append(margin)
         collider_order += [i for i in members for _ in range(slots)]
         start += slots * len(members)
     order = np.argsort(np.array(collider_order, int), kind="stable")

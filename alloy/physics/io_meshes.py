@@ -1,4 +1,4 @@
-"""Hulls of an mjModel's meshes, as the convex colliders need them."""
+"""Meshes and height fields of an mjModel, as the colliders need them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.ops.reference.collide_hfield import Field
 from alloy.ops.reference.convex import Mesh
 
 Array = np.ndarray
-MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
+MESH, HFIELD = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD)
+MOST_PRISMS = 4096  # under one shape; a shape is refused that would look at more
 
 
 class Hull(NamedTuple):
@@ -86,3 +88,31 @@ def hull(mj: mujoco.MjModel, mesh: int) -> Hull:
 def has_hull(mj: mujoco.MjModel, geom: int) -> bool:
     """Whether MuJoCo has made the hull of a mesh geom."""
     return int(mj.mesh_polynum[mj.geom_dataid[geom]]) > 0
+
+
+def window(mj: mujoco.MjModel, field: int, geom: int, margin: float) -> tuple[int, int]:
+    """Most rows and columns of a field's cells that can be under a geom."""
+    hfield = int(mj.geom_dataid[field])
+    size, cells = mj.hfield_size[hfield], (mj.hfield_nrow[hfield] - 1, mj.hfield_ncol[hfield] - 1)
+    wide = 2 * (float(mj.geom_rbound[geom]) + margin)
+    spans = (wide * n / (2 * half) for n, half in zip(cells, (size[1], size[0]), strict=True))
+    rows, columns = (min(int(np.ceil(s)) + 1, int(n)) for s, n in zip(spans, cells, strict=True))
+    return rows, columns
+
+
+def field_side(
+    mj: mujoco.MjModel, fields: Array, geoms: Array, margins: Array, put: Callable[..., Tensor]
+) -> Field | None:
+    """Tables of the height fields of pairs (P,), or None where they are none."""
+    if not len(fields) or mj.geom_type[fields[0]] != HFIELD:
+        return None
+    ids = mj.geom_dataid[fields]
+    windows = [window(mj, *pair) for pair in zip(fields, geoms, margins, strict=True)]
+    most = int((mj.hfield_nrow[ids] * mj.hfield_ncol[ids]).max())
+    heights = np.zeros((len(fields), most))
+    for row, k in zip(heights, ids, strict=True):
+        count, adr = int(mj.hfield_nrow[k] * mj.hfield_ncol[k]), int(mj.hfield_adr[k])
+        row[:count] = mj.hfield_data[adr : adr + count] * mj.hfield_size[k, 2]
+    shape = np.stack([mj.hfield_nrow[ids], mj.hfield_ncol[ids]], -1).astype(np.int64)
+    size = np.array(mj.hfield_size[ids], float)
+    return Field(put(heights), put(shape), put(size), put(np.zeros(np.max(windows, 0))))

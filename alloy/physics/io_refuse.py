@@ -84,11 +84,28 @@ def _pairs(mj: mujoco.MjModel) -> list[Refusal]:
             if _GEOM[int(mj.geom_type[geom])] == "mesh" and not io_meshes.has_hull(mj, geom):
                 hull = f"{name_of(mj, 'geom', geom)}: MuJoCo has made no hull of its mesh"
                 out.append(Refusal("geom pair", k, f"{text}: {hull}; {mend}"))
+        if names[0] == "hfield":
+            rows, columns = io_meshes.window(mj, pair.geom1, pair.geom2, _margin(mj, pair))
+            if 2 * rows * columns > io_meshes.MOST_PRISMS:
+                out.append(
+                    Refusal(
+                        "geom pair", k,
+                        f"{text}: up to {2 * rows * columns} prisms are under {two}, at most "
+                        f"{io_meshes.MOST_PRISMS}: take a coarser field or a smaller shape",
+                    )
+                )  # fmt: skip
         for flag, kinds in off:
             if names in kinds:
                 without = f"{text} with flag {flag}='disable': leave it out"
                 out.append(Refusal("geom pair", k, without))
     return out
+
+
+def _margin(mj: mujoco.MjModel, pair: io_layout.Pair) -> float:
+    """Distance (m) below which a pair's contacts are looked for."""
+    if pair.explicit >= 0:
+        return float(mj.pair_margin[pair.explicit] + mj.pair_gap[pair.explicit])
+    return float(sum((mj.geom_margin + mj.geom_gap)[[pair.geom1, pair.geom2]]))
 
 
 def unsupported(mj: mujoco.MjModel) -> list[Refusal]:

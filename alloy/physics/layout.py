@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from alloy.ops.reference.collide_hfield import Field
 from alloy.ops.reference.convex import Mesh
 
 
@@ -24,13 +25,19 @@ class PairGroup:
     geom2: Tensor  # (P,)
     slots: int  # contacts of each pair
     start: int  # first contact in collider order
-    mesh1: Mesh | None = None  # hulls of geom1 where it is a mesh
-    mesh2: Mesh | None = None
+    shape1: Mesh | Field | None = None  # of geom1 where it is a mesh or a height field
+    shape2: Mesh | None = None
 
     @property
-    def has_mesh(self) -> bool:
-        """Whether the collider takes hulls."""
-        return self.mesh1 is not None or self.mesh2 is not None
+    def shapes(self) -> tuple[Mesh | Field | None, ...]:
+        """What the collider takes besides poses and sizes."""
+        some = self.shape1 is not None or self.shape2 is not None
+        return (self.shape1, self.shape2) if some else ()
+
+    @property
+    def drops(self) -> bool:
+        """Whether there can be more contacts than slots."""
+        return isinstance(self.shape1, Field)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,11 @@ class Model:
     derived: dict[str, Any] = field(default_factory=dict)  # static tables of the stages, by name
 
     @property
+    def drops_contacts(self) -> bool:
+        """Whether there can be more contacts than slots."""
+        return any(group.drops for group in self.pairs)
+
+    @property
     def nlimit(self) -> int:
         """Limits of hinges and slides."""
         return self.efc.nl - self.efc.n_ball_limits - self.efc.n_tendon_limits
@@ -170,12 +175,12 @@ class Data:
     qvel: Tensor = tensor("W", "nv", stage="state")
     act: Tensor = tensor("W", "na", stage="state")
     qacc_warmstart: Tensor = tensor("W", "nv", stage="state")
+    ctrl_history: Tensor = tensor("W", "nhistory", stage="state")  # the youngest of each first
     step_count: Tensor = tensor("W", dtype="int", stage="state")
     # inputs
     ctrl: Tensor = tensor("W", "nu", stage="input")
     qfrc_applied: Tensor = tensor("W", "nv", stage="input")
     xfrc_applied: Tensor = tensor("W", "nbody", 6, stage="input")
-    ctrl_history: Tensor = tensor("W", "nhistory", stage="state")  # the youngest of each first
     mocap_pos: Tensor = tensor("W", "nmocap", 3, stage="input")
     mocap_quat: Tensor = tensor("W", "nmocap", 4, stage="input")
     eq_active: Tensor = tensor("W", "neq", dtype="bool", stage="input")
@@ -203,6 +208,7 @@ class Data:
     contact_dist: Tensor = tensor("W", "ncon", stage="position")
     contact_pos: Tensor = tensor("W", "ncon", 3, stage="position")
     contact_frame: Tensor = tensor("W", "ncon", 3, 3, stage="position")
+    contact_dropped: Tensor = tensor("W", dtype="int", stage="position")  # None: none can be
     contact_least: Tensor = tensor("W", "ncon", stage="position")  # over a control step, if kept
     efc_J: Tensor = tensor("W", "nefc", "nv", stage="position")
     efc_pos: Tensor = tensor("W", "nefc", stage="position")  # distance less margin

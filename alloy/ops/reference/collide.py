@@ -8,8 +8,9 @@ A collider takes all pairs of its kind in all worlds at once and fills a fixed n
 Lengths are in metres; dist is negative in penetration, pos is midway between the surfaces, the rows
 of frame are the normal (from geom 1 to geom 2) and two tangents. A slot that the geometry does not
 fill has dist FAR. The caller drops contacts with dist > margin, as MuJoCo does; a collider looks at
-the margin only where it decides which contacts there are. Source: MuJoCo 4.0's primitive colliders,
-whose contact sets these are.
+the margin only where it decides which contacts there are. Colliders of meshes and height fields
+take their tables after the margin; those of height fields also return how many contacts (W, P) of a
+pair found no slot. Source: MuJoCo 4.0's colliders, whose contact sets these are.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from alloy.ops.reference.collide_ellipsoid import (
     ellipsoid_box,
     sphere_ellipsoid,
 )
+from alloy.ops.reference.collide_hfield import SLOTS as HFIELD_SLOTS
+from alloy.ops.reference.collide_hfield import hfield_collider
 from alloy.ops.reference.collide_shared import (
     FAR,
     Collider,
@@ -203,7 +206,7 @@ def _one_contact(pos1: Tensor, radius1: Tensor, normal: Tensor, gap: Tensor) -> 
     return dist, pos.unsqueeze(-2), make_frame(normal).unsqueeze(-3)
 
 
-PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 0, 2, 3, 4, 5, 6, 7  # mjtGeom
+PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
 
 CONVEX_KINDS = (
     (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (CYLINDER, CYLINDER), (CYLINDER, BOX),
@@ -233,5 +236,9 @@ COLLIDERS: dict[tuple[int, int], Collider] = {
         kind: Collider(convex_collider(kind), convex_slots(kind))
         for kind in CONVEX_KINDS
         if kind != (PLANE, MESH)
+    },
+    **{
+        (HFIELD, shape): Collider(hfield_collider(shape), HFIELD_SLOTS)
+        for shape in (SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH)
     },
 }

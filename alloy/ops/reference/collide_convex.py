@@ -34,6 +34,7 @@ from alloy.ops.reference.convex import (
     Apart,
     Convex,
     Mesh,
+    as_double,
     difference,
     rows,
     separate,
@@ -71,8 +72,8 @@ def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) 
     dtype, lead = pos1.dtype, pos1.shape[:-1]
     wide = [x.double() for x in (pos2 - pos1, mat1, size1, mat2, size2)]
     apart, mat1, size1, mat2, size2 = (x.expand(*lead, *x.shape[2:]) for x in wide)
-    one = Convex(kind[0], torch.zeros_like(apart), mat1, size1, _double(mesh1))
-    two = Convex(kind[1], apart, mat2, size2, _double(mesh2))
+    one = Convex(kind[0], torch.zeros_like(apart), mat1, size1, as_double(mesh1))
+    two = Convex(kind[1], apart, mat2, size2, as_double(mesh2))
     radius = size1[..., :1] if kind[0] in (SPHERE, CAPSULE) else torch.zeros_like(apart[..., :1])
     margin = margin.double().expand(lead).unsqueeze(-1)
     size = (reach(one) + reach(two)).clamp(min=math.MINVAL)
@@ -146,14 +147,6 @@ def plane_mesh(
     there = (points @ down.unsqueeze(-1)).squeeze(-1) >= 0
     there = (number == 0) | ((number < size) & there)
     return choose(there, dist, FAR), pos, frame
-
-
-def _double(mesh: Mesh | None) -> Mesh | None:
-    """The hulls in double precision, with a leading dimension for worlds."""
-    if mesh is None:
-        return None
-    wide = {"corners": mesh.corners.double(), "face_normal": mesh.face_normal.double()}
-    return Mesh(*(x.unsqueeze(0) for x in mesh._replace(**wide)))
 
 
 def reach(body: Convex) -> Tensor:

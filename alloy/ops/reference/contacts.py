@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 def contacts(m: Model, d: Data) -> Data:
     """See `alloy.ops.contacts`."""
-    dists, points, frames = [], [], []
+    dists, points, frames, dropped = [], [], [], []
     for group in m.pairs:
         margin = m.derived["pair_margin"][group.kind]
-        dist, pos, frame = COLLIDERS[group.kind].fn(
+        dist, pos, frame, *beyond = COLLIDERS[group.kind].fn(
             d.geom_xpos[:, group.geom1], d.geom_xmat[:, group.geom1], m.geom_size[:, group.geom1],
             d.geom_xpos[:, group.geom2], d.geom_xmat[:, group.geom2], m.geom_size[:, group.geom2],
-            margin, *((group.mesh1, group.mesh2) if group.has_mesh else ()),
+            margin, *group.shapes,
         )  # fmt: skip
+        dropped += [x.sum(-1) for x in beyond]
         dists.append(dist.flatten(1))
         points.append(pos.flatten(1, 2))
         frames.append(frame.flatten(1, 2))
@@ -30,4 +31,5 @@ def contacts(m: Model, d: Data) -> Data:
     order = m.derived["contact"].order
     if order is not None:
         dist, pos, frame = dist[:, order], pos[:, order], frame[:, order]
-    return replace(d, contact_dist=dist, contact_pos=pos, contact_frame=frame)
+    d = replace(d, contact_dist=dist, contact_pos=pos, contact_frame=frame)
+    return replace(d, contact_dropped=sum(dropped[1:], dropped[0])) if dropped else d

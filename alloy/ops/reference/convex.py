@@ -40,6 +40,14 @@ class Mesh(NamedTuple):
     neighbours: Tensor  # (P, V, D) the corner before it in each of these
 
 
+def as_double(mesh: Mesh | None) -> Mesh | None:
+    """The hulls in double precision, with a leading dimension for worlds."""
+    if mesh is None:
+        return None
+    wide = {"corners": mesh.corners.double(), "face_normal": mesh.face_normal.double()}
+    return Mesh(*(x.unsqueeze(0) for x in mesh._replace(**wide)))
+
+
 def rows(values: Tensor, index: Tensor) -> Tensor:
     """Rows (..., n, k) of values (..., m, k) by index (..., n)."""
     values = values.expand(*index.shape[:-1], *values.shape[-2:])
