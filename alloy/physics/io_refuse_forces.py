@@ -10,7 +10,6 @@ import numpy as np
 from alloy.physics.io_elements import Refusal, name_of, spelled
 from alloy.physics.io_sensors import FRAME_KINDS, SUPPORTED, sensor_kind
 from alloy.physics.io_sensors_geometry import refusals as geometry_refusals
-from alloy.physics.io_tendons import is_spatial
 
 _TRN, _DYN = mujoco.mjtTrn, mujoco.mjtDyn
 _GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
@@ -107,9 +106,6 @@ def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             known = ", ".join(sorted(SUPPORTED))
             yield i, f"{name} of type {kind!r}; remove it or use one of {known}"
             continue
-        if kind in ("force", "torque") and any(is_spatial(m, t) for t in range(m.ntendon)):
-            what = "in a model with spatial tendons, whose pull on bodies is not counted"
-            yield i, f"{name} of type {kind!r} {what}; remove the sensor or the tendons"
         for text in geometry_refusals(m, i):
             yield i, f"{name} of type {kind!r}: {text}"
         zone = kind == "touch" or (

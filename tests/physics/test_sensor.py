@@ -200,8 +200,6 @@ def test_float32_keeps_its_dtype():
 
 
 REFUSED = {
-    '<force site="sa"/></sensor><tendon><spatial><site site="sa"/><site site="sf"/></spatial>'
-    "</tendon><sensor>": "sensor 'x' of type 'force' in a model with spatial tendons",
     '<insidesite site="sa" objtype="body" objname="a"/>': "sensor 'x' of type 'insidesite'",
     '<framepos objtype="camera" objname="k"/>': "sensor 'x' objtype='camera'",
     '<framepos objtype="site" objname="sa" reftype="camera" refname="k"/>':

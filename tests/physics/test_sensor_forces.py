@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from alloy.physics import forward, io
+from scripts.features import FEATURES
 from tests.physics.fixture import assert_close, fixture, load
 from tests.physics.models import CONTACTS, EQUALITIES, JOINTS, LIMITS, SPINNING
 from tests.physics.test_constraint import settled
+from tests.physics.test_tendon import ARMS, PATHS
 
 FIELDS = ("cacc", "cfrc_ext", "cfrc_int")
 # a tendon equality with a connect behind it, whose rows it moves
@@ -20,6 +22,13 @@ COUPLED = """<mujoco><worldbody>
   <body name="c" pos="0 1 0"><freejoint/><geom size=".1" pos=".1 0 0"/></body>
 </worldbody><tendon><fixed name="t"><joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed>
 </tendon><equality><tendon tendon1="t"/><connect body1="c" anchor="0 0 .1"/></equality></mujoco>"""
+TENDONS = {f"tendon {name}": text for name, text in FEATURES["tendon"].items()} | {
+    "tendon equality": FEATURES["equality"]["tendon"],
+    "tendon actuator": FEATURES["transmission"]["tendon"],
+    "tendon armature of a rope": FEATURES["tendon"]["spatial"].replace(
+        'stiffness="3"', 'stiffness="3 1" armature=".2"'
+    ),
+}
 FREE = {
     "joints": JOINTS, "limits": LIMITS, "spinning": SPINNING, "equalities": EQUALITIES,
     "coupled": COUPLED,
@@ -47,6 +56,18 @@ def test_contact_forces_reach_both_bodies(which):
 def test_applied_and_equality_forces(source):
     d = compare(fixture(source, seed=3))
     assert d.cfrc_ext.abs().max() > 0.1
+
+
+@pytest.mark.parametrize("which", TENDONS)
+def test_tendons_pull_on_what_they_run_over(which):
+    for seed in range(3):
+        compare(fixture(TENDONS[which], seed))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_tendons_that_wrap_press_on_what_they_run_around(path):
+    for seed in range(4):
+        compare(fixture(ARMS % (PATHS[path], ""), seed))
 
 
 @pytest.mark.parametrize("integrator", ["Euler", "RK4"])

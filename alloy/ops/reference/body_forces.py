@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
+from alloy.ops.reference import tendon_forces
 from alloy.ops.reference.inertia import spatial_inertia
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def body_acceleration(m: Model, d: Data) -> Tensor:
 def forces(m: Model, d: Data) -> Data:
     """Sets cacc, cfrc_ext and cfrc_int (mj_rnePostConstraint), all (W, nbody, 6).
 
-    cfrc_ext is the wrench of applied forces, contacts and connect and weld constraints on a body,
-    cfrc_int that of its parent on it. Spatial tendons, which MuJoCo counts too, are left out.
+    cfrc_ext is the wrench of applied forces, contacts, connect and weld constraints and spatial
+    tendons on a body, cfrc_int that of its parent on it.
     Source: Featherstone, Rigid Body Dynamics Algorithms (2008), 5.3.
     """
     cacc = body_acceleration(m, d).expand(d.qpos.shape[0], -1, -1)
@@ -49,7 +50,8 @@ def _external(m: Model, d: Data) -> Tensor:
     force, torque = d.xfrc_applied.split(3, -1)
     arm = d.xipos - d.subtree_com[:, m.tree.body_root]
     total = torch.cat([torque + math.cross(arm, force), force], -1)
-    for first, second, point1, point2, wrench in (*_contacts(m, d), *_equalities(m, d)):
+    actions = (*_contacts(m, d), *_equalities(m, d), *tendon_forces.pulls(m, d))
+    for first, second, point1, point2, wrench in actions:
         total = total + _on_bodies(m, d, second, point2, wrench)
         total = total - _on_bodies(m, d, first, point1, wrench)
     return _not_world(total)

@@ -56,16 +56,16 @@ def _equality_weld(m: Model, d: Data, eq: EqualityGroup) -> tuple[Tensor, Tensor
 
 def _equality_joint(m: Model, d: Data, eq: EqualityGroup) -> tuple[Tensor, Tensor]:
     """One row: q1 - q1_0 = polynomial of (q2 - q2_0); alone, q1 - q1_0 = constant."""
-    return _polynomial(m, eq, d.qpos - m.qpos0, eq.move1, eq.move2)
+    return polynomial_rows(m, eq, d.qpos - m.qpos0, eq.move1, eq.move2)
 
 
 def _equality_tendon(m: Model, d: Data, eq: EqualityGroup) -> tuple[Tensor, Tensor]:
     """One row: as of joints, with lengths of tendons in place of positions."""
     jac = tendon.jacobian(m, d)
-    return _polynomial(m, eq, d.ten_length - m.tendon_length0, eq.move1 @ jac, eq.move2 @ jac)
+    return polynomial_rows(m, eq, d.ten_length - m.tendon_length0, eq.move1 @ jac, eq.move2 @ jac)
 
 
-def _polynomial(
+def polynomial_rows(
     m: Model, eq: EqualityGroup, moved: Tensor, jac1: Tensor, jac2: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Row and error of: how far object 1 has moved is a polynomial of how far object 2 has."""

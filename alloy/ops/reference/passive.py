@@ -164,13 +164,18 @@ def _springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
             stiffness = stiffness + _stiffening(m, offset, t, FORCE)
         force = stiffness * offset
     if t.tendon_spring:
-        stretch, stiffness = _tendon_stretch(m, d), m.tendon_stiffness
-        if t.tendon_spring_poly:
-            stiffness = stiffness + polynomial(m.tendon_stiffnesspoly, -stretch, FORCE)
-        along = pulled(m, d, stiffness * stretch)
+        along = pulled(m, d, tendon_springs(m, d, t))
         force = along if force is None else force + along
     assert force is not None
     return force
+
+
+def tendon_springs(m: Model, d: Data, t: PassiveTables) -> Tensor:
+    """Forces of the tendons' springs along them, (W, ntendon); positive ones lengthen."""
+    stretch, stiffness = _tendon_stretch(m, d), m.tendon_stiffness
+    if t.tendon_spring_poly:
+        stiffness = stiffness + polynomial(m.tendon_stiffnesspoly, -stretch, FORCE)
+    return stiffness * stretch
 
 
 def _dampers(m: Model, d: Data, t: PassiveTables) -> Tensor:

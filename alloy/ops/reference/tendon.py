@@ -8,7 +8,7 @@ Source: MuJoCo manual, Computation, Actuation model, Transmission; XML reference
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -82,10 +82,19 @@ def _ends_jacobian(
     return at_last - site_jacobian(d, first, e.root1, e.move1, leaving)
 
 
-def _wrapped(
-    m: Model, d: Data, e: Ends, w: Wraps, first: Tensor, last: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Lengths (W, n) and Jacobians (W, n, nv) of pieces that may bend around a geom."""
+class Way(NamedTuple):
+    """The way of pieces that may bend around a geom; (W, n, 3) but where said."""
+
+    bent: Tensor  # (W, n, 1) bool
+    length: Tensor  # (W, n)
+    leaving: Tensor  # unit direction at the first end
+    arriving: Tensor  # at the last one
+    touch1: Tensor  # where a bent piece meets the geom
+    touch2: Tensor  # and leaves it
+
+
+def way_around(m: Model, d: Data, w: Wraps, first: Tensor, last: Tensor) -> Way:
+    """The shortest way between points (W, n, 3) past the geoms."""
     origin, mat = d.geom_xpos[:, w.geom], d.geom_xmat[:, w.geom]
     local = [rotate_inv(mat, x - origin) for x in (first, last)]
     side = None
@@ -99,13 +108,19 @@ def _wrapped(
     around = span1.squeeze(-1) + arc + span2.squeeze(-1)
     length = torch.where(bends, around, span.squeeze(-1))
     bent = bends.unsqueeze(-1)
-    rows = _ends_jacobian(
-        m, d, e, first, last, torch.where(bent, leaving, direct),
-        torch.where(bent, arriving, direct),
-    )  # fmt: skip
-    held = site_jacobian(d, touch1, w.root, w.move, leaving)
-    held = held - site_jacobian(d, touch2, w.root, w.move, arriving)
-    return length, rows + torch.where(bent, held, 0.0)
+    leaving, arriving = (torch.where(bent, x, direct) for x in (leaving, arriving))
+    return Way(bent, length, leaving, arriving, touch1, touch2)
+
+
+def _wrapped(
+    m: Model, d: Data, e: Ends, w: Wraps, first: Tensor, last: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Lengths (W, n) and Jacobians (W, n, nv) of pieces that may bend around a geom."""
+    way = way_around(m, d, w, first, last)
+    rows = _ends_jacobian(m, d, e, first, last, way.leaving, way.arriving)
+    held = site_jacobian(d, way.touch1, w.root, w.move, way.leaving)
+    held = held - site_jacobian(d, way.touch2, w.root, w.move, way.arriving)
+    return way.length, rows + torch.where(way.bent, held, 0.0)
 
 
 def _wrap(

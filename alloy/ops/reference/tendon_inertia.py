@@ -43,8 +43,15 @@ def with_bias(m: Model, d: Data) -> Data:
     pieces = m.derived["passive"].spatial
     if m.derived["tendon_inertia"] is None or pieces is None or pieces.straight is None:
         return d
-    drift = _drift(m, d, pieces.straight.ends) @ pieces.straight.share
-    return replace(d, qfrc_bias=d.qfrc_bias + pulled(m, d, m.tendon_armature * drift))
+    return replace(d, qfrc_bias=d.qfrc_bias + pulled(m, d, m.tendon_armature * drift(m, d)))
+
+
+def drift(m: Model, d: Data) -> Tensor:
+    """Jdot qvel (W, ntendon): how the tendons' velocities grow at constant qvel."""
+    pieces = m.derived["passive"].spatial
+    if pieces is None or pieces.straight is None:
+        return torch.zeros_like(d.ten_length)
+    return _drift(m, d, pieces.straight.ends) @ pieces.straight.share
 
 
 def _drift(m: Model, d: Data, ends: Ends) -> Tensor:
