@@ -1,6 +1,9 @@
 """The pages that scripts write from the code: the table of features, and what is beside MuJoCo."""
 
+import collections
+import dataclasses
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +69,16 @@ def test_a_model_that_takes_long_or_breaks_is_said_to(monkeypatch):
     assert failed.verdict == "failed" and "ZeroDivisionError" in failed.note
 
 
+def test_an_interrupted_run_goes_on(tmp_path):
+    file = tmp_path / "results"
+    assert conformance.earlier(file) == {}
+    assert conformance.earlier(None) == {}
+    once = compare.examine("features", "limits", FEATURES["joint"]["limits"], states=2)
+    file.write_text(json.dumps(dataclasses.asdict(once)) + "\n")
+    assert conformance.earlier(file) == {("features", "limits"): once}
+    assert once.states == 2 and once.verdict == "equal"
+
+
 def test_corpora_are_found_by_name(tmp_path):
     for file in ("suite/a.xml", "suite/sub/b.xml", "other/c.xml", "locomotion/d.txt"):
         path = tmp_path / "dm_control" / file
@@ -93,12 +106,28 @@ def test_a_difference_is_seen():
     mujoco.mj_forward(mj, mjd)
     m = io.put_model(mj, dtype=torch.float64)
     d = forward.forward(m, io.put_data(m, mj, mjd))
-    assert compare.contact_error(mjd, m, d, 0) < 1e-9
-    assert not list(compare.differing_pairs(mj, mjd, m, d, 0))
+
+    def largest():
+        return max(compare.pair_errors(mjd, m, d, 0).values())
+
+    assert largest() < 1e-9
     mjd.qpos[2] = 0.08
     mujoco.mj_forward(mj, mjd)
-    assert compare.contact_error(mjd, m, d, 0) > 1e-3
-    assert list(compare.differing_pairs(mj, mjd, m, d, 0)) == ["box-plane"]
+    assert largest() > 1e-3
+    strange = collections.Counter()
+    assert "qacc" not in compare.one_world(mj, mjd, m, d, 0, strange)
+    assert strange == {"box-plane": 1}
     mjd.qpos[2] = 1
     mujoco.mj_forward(mj, mjd)
-    assert compare.contact_error(mjd, m, d, 0) == float("inf")
+    assert largest() == float("inf")
+
+
+def test_contacts_that_rounding_decides_are_told_from_those_that_differ():
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+      <body pos="0 0 {}"><freejoint/><geom name="box" type="box" size=".1 .1 .1"/></body>
+      </worldbody></mujoco>"""
+    for height, wavers in ((0.099, False), (0.1, True)):  # just touching, corners come and go
+        mj = mujoco.MjModel.from_xml_string(text.format(height))
+        mjd = mujoco.MjData(mj)
+        mujoco.mj_forward(mj, mjd)
+        assert compare.wavers(mj, mjd, (0, 1)) == wavers
