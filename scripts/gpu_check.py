@@ -113,8 +113,10 @@ def check_kernels(case: Case, options: Options) -> dict[str, float]:
     for name, call in calls.items():
         twin = twin_of(name)
         for dtype in TOLERANCE:
-            result = twin(*cast(call.args, dtype))
-            error = worst(result, call.result)
+            pairs = zip(twin(*cast(call.args, dtype)), call.result, strict=True)
+            # in float32 the solver may take an iteration more or less
+            pairs = [(a, e) for a, e in pairs if dtype == torch.float64 or e.is_floating_point()]
+            error = worst(tuple(a for a, _ in pairs), tuple(e for _, e in pairs))
             short = str(dtype).removeprefix("torch.")
             errors[f"{name} {short}"] = error
             if not error <= TOLERANCE[dtype]:

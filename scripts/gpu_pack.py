@@ -34,7 +34,7 @@ SHAPES = f"""
   <geom name="plane" type="plane" size="5 5 1"/>
   <geom name="S" size=".2" pos="-.3 0 .1"/>
   <geom name="C" type="capsule" size=".1 .3" pos=".1 .2 .1" euler="90 20 0"/>
-  <geom name="B" type="box" size=".2 .3 .1" pos=".4 -.3 .1" euler="0 10 30"/>
+  <geom name="B" type="box" size=".2 .3 .1" pos=".4 -.3 .1" euler="0 10 25"/>
   <body pos="-.3 .05 .6"><freejoint/><geom name="s" size=".1"/></body>
   <body pos="-.1 .1 .5" euler="70 0 20"><freejoint/>
     <geom name="c" type="capsule" size=".08 .15"/></body>

@@ -127,16 +127,22 @@ def cast(x: Any, dtype: torch.dtype, device: torch.device | str | None = None) -
 def worst(actual: Any, expected: tuple[Tensor, ...]) -> float:
     """The largest error of a result, relative to 1 and the largest entry of its tensor.
 
-    Distances in empty contact slots are no entries; they have to be in the same slots in float64,
-    while in float32 rounding may decide which of two equal contacts there is.
+    Empty contact slots, whose distance is FAR, hold no entries, nor do they in the results behind
+    the distances. They have to be the same in float64, while in float32 rounding may decide which
+    of two equal contacts there is.
     """
     actual = actual if isinstance(actual, tuple) else (actual,)
-    error = 0.0
+    error, slots = 0.0, None
     for a, e in zip(actual, expected, strict=True):
         empty = [x.double() == FAR for x in (a, e)]
         if a.dtype == torch.float64 and not torch.equal(*empty):
             return float("inf")
-        a, e = (x.double().masked_fill(empty[0] | empty[1], 0.0) for x in (a, e))
+        either = empty[0] | empty[1]
+        if a.ndim == 2 and either.any():
+            slots = either
+        elif slots is not None and a.shape[:2] == slots.shape:
+            either = slots.reshape(*slots.shape, *(1,) * (a.ndim - 2))
+        a, e = (x.double().masked_fill(either, 0.0) for x in (a, e))
         if e.numel():
             gap = (a - e).abs().amax() / (1 + e.abs().amax())
             error = max(error, float("inf") if gap.isnan() else float(gap))

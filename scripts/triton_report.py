@@ -2,8 +2,8 @@
 
     python scripts/triton_report.py                  # all models; sm_80, sm_89, sm_90, gfx942
     python scripts/triton_report.py --models HalfCheetah --targets 90 --check
-    python scripts/triton_report.py --work           # with scripts/triton_work.py's counts, minutes
-    python scripts/triton_report.py --work --write docs/gpu.md  # tables between the two markers
+    python scripts/triton_report.py --work           # instead, what binds a step, minutes
+    python scripts/triton_report.py --write docs/gpu.md  # the tables between two markers there
 
 Registers, stack (spills) and shared memory are read from the compiled code, for NVIDIA by the
 cuobjdump that comes with Triton. Seconds are processor time, of one process.
@@ -53,7 +53,8 @@ TARGETS = {
     "90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64),
 }  # fmt: skip
 Work = dict[str, dict[str, dict[str, int]]]  # model, kernel or total, what is counted
-BEGIN, END = "<!-- report -->", "<!-- end of report -->"
+COSTS = "<!-- report -->", "<!-- end of report -->"
+WORK = "<!-- work -->", "<!-- end of work -->"
 TYPES = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.int64: "*i64", torch.int32: "*i32",
     torch.bool: "*i1",
@@ -308,6 +309,13 @@ def put_between(path: Path, begin: str, end: str, lines: list[str]) -> None:
     path.write_text("\n".join([before + begin, "", *lines, "", end + after]))
 
 
+def show(lines: list[str], marks: tuple[str, str], path: Path | None) -> None:
+    """Print, and put between the marks of a file if there is one."""
+    print("\n".join(lines))
+    if path:
+        put_between(path, *marks, lines)
+
+
 def complaints(variants: list[Variant], seconds: dict[str, float]) -> list[str]:
     """What is beyond a bound: spills, seconds of a kernel, seconds of a model."""
     wrong = []
@@ -331,12 +339,21 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     parser.add_argument("--kernels", nargs="+", help="only these; all by default")
-    parser.add_argument("--work", action="store_true", help="count operations: what binds a step")
-    parser.add_argument("--counts", type=Path, help="of --work, from an earlier triton_work.py")
+    parser.add_argument("--work", action="store_true", help="only count: what binds a step")
+    parser.add_argument("--counts", type=Path, help="the same from what triton_work.py printed")
     parser.add_argument("--write", type=Path, help="put the tables between the file's markers")
     parser.add_argument("--check", action="store_true", help="fail on spills or slow compilation")
     args = parser.parse_args()
     steps = {name: step_of(name) for name in args.models}
+    note = (
+        f"{time.strftime('%Y-%m-%d')}, Triton {triton.__version__}, {processor()}: "
+        f"`{' '.join(['python', *sys.argv])}`. float32, one world a thread, "
+        f"{lane.WARPS} warp a program."
+    )
+    if args.work or args.counts:
+        work = work_of(args.models, args.counts)
+        show([note, "", *work_table(steps, work), "", *share_table(work)], WORK, args.write)
+        return
     variants = variants_of(steps)
     variants = [v for v in variants if args.kernels is None or v.launch.name in args.kernels]
     for v in variants:
@@ -347,18 +364,8 @@ def main() -> None:
         )
         for name in steps
     }
-    note = (
-        f"{time.strftime('%Y-%m-%d')}, Triton {triton.__version__}, {processor()}: "
-        f"`{' '.join(['python', *sys.argv])}`. float32, one world a thread, "
-        f"{lane.WARPS} warp a program."
-    )
     tables = [note, "", *step_table(steps, seconds), "", *kernel_table(variants, args.targets)]
-    if args.work or args.counts:
-        work = work_of(args.models, args.counts)
-        tables += ["", *work_table(steps, work), "", *share_table(work)]
-    print("\n".join(tables))
-    if args.write:
-        put_between(args.write, BEGIN, END, tables)
+    show(tables, COSTS, args.write)
     wrong = complaints(variants, seconds)
     if args.check and wrong:
         raise SystemExit("; ".join(wrong))
