@@ -9,17 +9,19 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from alloy.ops.reference.ray import INTERSECT
+from alloy.ops.reference.ray_shapes import INTERSECT
 from alloy.ops.reference.sensor_distance import measured
 from alloy.ops.reference.sensor_rays import WIDTH
 from alloy.physics.io_elements import name_of, spelled
-from alloy.physics.sensor import Distances, GeomPairs, RayGroup, Rays
+from alloy.physics.io_meshes import has_hull, mesh_side
+from alloy.physics.sensor import Distances, GeomPairs, HeightField, RayGroup, Rays
 
 Put = Callable[..., Tensor]
 Array = np.ndarray
 
 _OBJ, _GEOM = mujoco.mjtObj, mujoco.mjtGeom
-TRIANGULATED = (int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD))
+_MESH, _HFIELD = int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD)
+_SEEN = (*INTERSECT, _MESH, _HFIELD)
 _HIDE = "make it transparent (alpha 0), or a primitive"
 MOST = 4000  # pairs of rays and triangles of a model: each is code in a compiled program
 DISTANCES = ("geomdist", "geomnormal", "geomfromto")
@@ -48,12 +50,20 @@ def rays(m: mujoco.MjModel, put: Put, own_body: Array) -> Rays:
         if used.any():
             mask = allowed[:, used]
             groups.append(RayGroup(kind, put(geoms[used]), None if mask.all() else put(mask)))
-    for g in np.flatnonzero(seen & np.isin(m.geom_type, TRIANGULATED)).tolist():
+    for g in np.flatnonzero(seen & np.isin(m.geom_type, (_MESH, _HFIELD))).tolist():
         mask = (m.geom_bodyid[g] != own_body)[:, None]
         if mask.any():
-            corners = put(triangles(m, g))
-            kind = int(m.geom_type[g])
-            groups.append(RayGroup(kind, put([g]), None if mask.all() else put(mask), corners))
+            kind, one = int(m.geom_type[g]), put(np.array([g]))
+            shape = triangles(m, g) if kind == _MESH else None
+            groups.append(
+                RayGroup(
+                    kind,
+                    one,
+                    None if mask.all() else put(mask),
+                    None if shape is None else put(shape),
+                    _height_field(m, put, g) if kind == _HFIELD else None,
+                )
+            )
     return Rays(tuple(groups))
 
 
@@ -64,7 +74,7 @@ def rays_from(m: mujoco.MjModel, put: Put, body: int) -> Rays:
         NotImplementedError: there are visible geoms of a type that rays do not know, named.
     """
     others = np.flatnonzero(visible(m) & (m.geom_bodyid != body)).tolist()
-    strange = [g for g in others if int(m.geom_type[g]) not in (*INTERSECT, *TRIANGULATED)]
+    strange = [g for g in others if int(m.geom_type[g]) not in _SEEN]
     if strange:
         names = ", ".join(name_of(m, "geom", g) for g in strange)
         raise NotImplementedError(f"rays do not know the shape of {names}; {_HIDE}")
@@ -72,35 +82,18 @@ def rays_from(m: mujoco.MjModel, put: Put, body: int) -> Rays:
 
 
 def triangles(m: mujoco.MjModel, geom: int) -> Array:
-    """The surface of a mesh or height field as triangles (F, 3, 3) in the geom's frame."""
+    """The surface of a mesh as triangles (F, 3, 3) in the geom's frame."""
     data = int(m.geom_dataid[geom])
-    if m.geom_type[geom] == _GEOM.mjGEOM_MESH:
-        start, count = int(m.mesh_faceadr[data]), int(m.mesh_facenum[data])
-        vertices = m.mesh_vert[int(m.mesh_vertadr[data]) :].astype(float)
-        return vertices[m.mesh_face[start : start + count]]
-    rows, columns = int(m.hfield_nrow[data]), int(m.hfield_ncol[data])
-    width, depth, height, below = m.hfield_size[data]
-    first = int(m.hfield_adr[data])
-    z = height * m.hfield_data[first : first + rows * columns].reshape(rows, columns).astype(float)
-    y, x = np.meshgrid(
-        np.linspace(-depth, depth, rows), np.linspace(-width, width, columns), indexing="ij"
-    )
-    top, ground = np.stack([x, y, z], -1), np.stack([x, y, 0 * z], -1)
-    base = np.stack([x, y, 0 * z - below], -1)
-    parts = [_squares(top[:-1, :-1], top[:-1, 1:], top[1:, 1:], top[1:, :-1])]
-    for upper, lower in ((top, ground), (ground, base)):
-        for edge in (np.s_[0], np.s_[:, -1], np.s_[-1, ::-1], np.s_[::-1, 0]):
-            rim, foot = upper[edge], lower[edge]
-            parts.append(_squares(foot[:-1], foot[1:], rim[1:], rim[:-1]))
-    (a, b), (d, c) = ground[:: rows - 1, :: columns - 1]
-    down = (0, 0, below)
-    parts += [_squares(a, b, c, d), _squares(d - down, c - down, b - down, a - down)]
-    return np.concatenate(parts)
+    start, count = int(m.mesh_faceadr[data]), int(m.mesh_facenum[data])
+    vertices = m.mesh_vert[int(m.mesh_vertadr[data]) :].astype(float)
+    return vertices[m.mesh_face[start : start + count]]
 
 
-def _squares(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """Two triangles for each square of corners (..., 3), counter-clockwise from outside."""
-    return np.stack([np.stack([a, b, c], -2), np.stack([a, c, d], -2)]).reshape(-1, 3, 3)
+def _height_field(m: mujoco.MjModel, put: Put, geom: int) -> HeightField:
+    data = int(m.geom_dataid[geom])
+    rows, columns, first = (int(x[data]) for x in (m.hfield_nrow, m.hfield_ncol, m.hfield_adr))
+    heights = m.hfield_data[first : first + rows * columns].astype(float)
+    return HeightField(put(m.hfield_size[data]), put(heights), rows, columns)
 
 
 def geoms_of(m: mujoco.MjModel, kind: int, ident: int) -> range:
@@ -158,12 +151,15 @@ def _pairs(
 ) -> GeomPairs:
     one, two = (np.array([e[k] for e in entries]) for k in (0, 1))
     back = m.geom_type[one] > m.geom_type[two]
+    first, second = np.where(back, two, one), np.where(back, one, two)
     return GeomPairs(
         kind=kind,
-        geom1=put(np.where(back, two, one)),
-        geom2=put(np.where(back, one, two)),
+        geom1=put(first),
+        geom2=put(second),
         margin=put(np.array([[cutoff for *_, cutoff in entries]])),
         back=put(back[:, None]) if back.any() else None,
+        mesh1=mesh_side(m, first, put),
+        mesh2=mesh_side(m, second, put),
     )
 
 
@@ -178,6 +174,9 @@ def refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
                 shapes = " and ".join(repr(spelled(_GEOM, k)) for k in (one, two))
                 names = f"{name_of(m, 'geom', a)} and {name_of(m, 'geom', b)}"
                 yield f"the distance of {names}, of types {shapes}; use other shapes"
+            for g in (a, b):
+                if m.geom_type[g] == _GEOM.mjGEOM_MESH and not has_hull(m, g):
+                    yield f"{name_of(m, 'geom', g)}: MuJoCo has made no hull of its mesh"
 
 
 def _ray_refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
@@ -185,18 +184,17 @@ def _ray_refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
         yield "one ray for each pixel of a camera; attach it to a site"
         return
     own = m.site_bodyid[m.sensor_objid[i]]
-    kinds = (*INTERSECT, *TRIANGULATED)
     others = np.flatnonzero(visible(m) & (m.geom_bodyid != own)).tolist()
     for g in others:
-        if int(m.geom_type[g]) not in kinds:
+        if int(m.geom_type[g]) not in _SEEN:
             kind = spelled(_GEOM, int(m.geom_type[g]))
             yield f"a ray can meet {name_of(m, 'geom', g)} of type {kind!r}; {_HIDE}"
     rays = int((m.sensor_type == mujoco.mjtSensor.mjSENS_RANGEFINDER).sum())
-    counts = {g: len(triangles(m, g)) for g in others if m.geom_type[g] in TRIANGULATED}
+    counts = {g: len(triangles(m, g)) for g in others if m.geom_type[g] == _MESH}
     if rays * sum(counts.values()) > MOST:
         most = max(counts, key=counts.__getitem__)
         yield (
-            f"{rays} rays can meet meshes and height fields of {sum(counts.values())} triangles, "
+            f"{rays} rays can meet meshes of {sum(counts.values())} triangles, "
             f"of which {name_of(m, 'geom', most)} has {counts[most]}: more than {MOST} pairs of "
             f"ray and triangle; {_HIDE}"
         )

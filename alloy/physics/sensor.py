@@ -10,12 +10,13 @@ from torch import Tensor
 from alloy import ops
 from alloy.math import quat_mul
 from alloy.ops.reference import ray as reference_ray
+from alloy.ops.reference.convex import Mesh
 from alloy.ops.reference.sensor import body_acceleration
 from alloy.physics.model import Data, Model
 
-__all__ = ["ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs", "RayGroup", "Rays",
-           "SensorGroup", "SensorTables", "TouchTables", "Zones", "body_acceleration",
-           "ray", "sensor"]  # fmt: skip
+__all__ = ["ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs", "HeightField",
+           "RayGroup", "Rays", "SensorGroup", "SensorTables", "TouchTables", "Zones",
+           "body_acceleration", "ray", "sensor"]  # fmt: skip
 
 # kind of object -> position and orientation in Data, orientation in its body in Model
 _POSES = {
@@ -88,7 +89,18 @@ class RayGroup:
     kind: int  # mjtGeom
     geoms: Tensor  # (n,)
     seen: Tensor | None  # (rays, n) bool; None: all by all
-    triangles: Tensor | None = None  # (F, 3, 3) corners in the frame of a mesh or height field
+    triangles: Tensor | None = None  # (F, 3, 3) of a mesh, in its frame
+    field: HeightField | None = None
+
+
+@dataclass(frozen=True)
+class HeightField:
+    """Heights on a grid."""
+
+    size: Tensor  # (4,) half of the width and of the depth, height of 1, depth of the base, m
+    heights: Tensor  # (rows * columns,) row by row along y, within 0 and 1
+    rows: int
+    columns: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,8 @@ class GeomPairs:
     geom2: Tensor  # (n,)
     margin: Tensor  # (1, n) largest distance that is measured
     back: Tensor | None  # (n, 1) bool: the sensor asks from geom2 to geom1; None: never
+    mesh1: Mesh | None = None  # hulls of geom1 where it is a mesh
+    mesh2: Mesh | None = None
 
 
 @dataclass(frozen=True)

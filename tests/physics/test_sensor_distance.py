@@ -20,10 +20,26 @@ SHAPES = {
     4: 'type="ellipsoid" size=".3 .2 .1"',
     5: 'type="cylinder" size=".2 .15"',
     6: 'type="box" size=".2 .15 .1"',
+    7: 'type="mesh" mesh="rock"',
 }
+ROCK = """<asset><mesh name="rock" vertex="-.2 -.15 -.1 .25 -.1 -.1 0 .2 -.1 .1 0 .2 -.2 .1 .1"/>
+  </asset>"""
 KINDS = [kind for kind in COLLIDERS if measured(kind)]
 # MuJoCo searches for these, and points slide where surfaces are flat
-SEARCHED = {(2, 4), (3, 4), (3, 5), (4, 4), (4, 5), (4, 6)}
+SEARCHED = {
+    (2, 4),
+    (2, 7),
+    (3, 7),
+    (3, 4),
+    (3, 5),
+    (4, 4),
+    (4, 5),
+    (4, 6),
+    (4, 7),
+    (5, 5),
+    (5, 6),
+    (5, 7),
+}
 STATES = 60
 TYPES = ("distance", "normal", "fromto")
 
@@ -49,7 +65,7 @@ def _pair(kind, sensors):
     one, two = (SHAPES[k] for k in kind)
     first = f'<geom name="one" {one}/>'
     first = first if kind[0] == 0 else f"<body><freejoint/>{first}</body>"
-    return f"""<mujoco><worldbody>{first}<body><freejoint/><geom name="two" {two}/></body>
+    return f"""<mujoco>{ROCK}<worldbody>{first}<body><freejoint/><geom name="two" {two}/></body>
       </worldbody><sensor>{sensors}</sensor></mujoco>"""
 
 

@@ -110,14 +110,14 @@ def test_rays_that_nothing_can_meet():
 
 REFUSED = {
     '<rangefinder camera="c"/>': "sensor 'x' of type 'rangefinder': one ray for each pixel",
-    '<rangefinder site="s"/>': "'x' of type 'rangefinder': 1 rays can meet .* geom 'hills' has 5",
+    '<rangefinder site="s"/>': "'x' of type 'rangefinder': 1 rays can meet .* geom 'ball' has 5",
 }
 
 
 @pytest.mark.parametrize("sensor", REFUSED)
 def test_what_rays_cannot_do_is_refused_by_name(sensor):
-    mj = load(f"""<mujoco><asset><hfield name="h" nrow="50" ncol="50" size="1 1 .1 .1"/></asset>
-      <worldbody><geom name="hills" type="hfield" hfield="h"/><body><joint/>
+    mj = load(f"""<mujoco><asset><mesh name="m" builtin="sphere" params="4"/></asset>
+      <worldbody><geom name="ball" type="mesh" mesh="m"/><body><joint/>
       <geom size=".1" contype="0" conaffinity="0"/>
       <site name="s"/><camera name="c" resolution="2 2"/></body></worldbody>
       <sensor>{sensor.replace(" ", ' name="x" ', 1)}</sensor></mujoco>""")
@@ -157,6 +157,30 @@ def test_rays_of_a_simulator_equal_mj_ray():
             np.testing.assert_allclose(ours[w], theirs, atol=1e-9)
         assert 5 < (ours < 0).sum() < 60
     assert torch.equal(sim.ray(pnt[1], vec[1])[1], sim.ray(pnt, vec)[1])
+
+
+def test_rays_over_a_large_height_field_equal_mj_ray():
+    """Steep, flat and level rays, along the grid and across it, from above, inside and outside."""
+    rng = np.random.default_rng(3)
+    text = """<mujoco><asset><hfield name="h" nrow="23" ncol="41" size="2 1 .5 .1"/></asset>
+      <worldbody><geom type="hfield" hfield="h" euler="0 0 30" pos=".1 0 0"/>
+      <body><joint/><geom size=".01" contype="0" conaffinity="0" pos="9 9 9"/></body></worldbody>
+      </mujoco>"""
+    mj = load(text)
+    mj.hfield_data[:] = rng.uniform(size=23 * 41)
+    sim = alloy.build(mj, dtype=torch.float64)
+    pnt = rng.uniform((-2.5, -1.5, -0.3), (2.5, 1.5, 1), (400, 3))
+    vec = rng.normal(size=(400, 3)) * rng.choice([0.02, 1], (400, 1))
+    vec[:60] *= [1, 1, 0.1]
+    vec[60:120] = [0, 0, -1]
+    vec[120:160, :2] = np.array([[3**0.5, 1], [-1, 3**0.5]])[rng.integers(2, size=40)]  # the grid's
+    vec[160:180, 2] = 0
+    mjd = mujoco.MjData(mj)
+    mujoco.mj_kinematics(mj, mjd)
+    args = (None, 1, -1, np.zeros(1, np.int32), None)
+    theirs = [mujoco.mj_ray(mj, mjd, p, v, *args) for p, v in zip(pnt, vec, strict=True)]
+    np.testing.assert_allclose(sim.ray(pnt, vec)[0], theirs, atol=1e-9, rtol=1e-9)
+    assert 80 < (np.array(theirs) < 0).sum() < 320
 
 
 def test_rays_of_other_shapes_are_refused():

@@ -7,23 +7,34 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import normalize
-from alloy.ops.reference.collide import BOX, CAPSULE, COLLIDERS, CYLINDER, PLANE
+from alloy.math import MINVAL, normalize
+from alloy.ops.reference.collide import (
+    BOX,
+    CAPSULE,
+    COLLIDERS,
+    CONVEX_KINDS,
+    CYLINDER,
+    HFIELD,
+    MESH,
+    PLANE,
+    SPHERE,
+)
+from alloy.ops.reference.collide_convex import reach, single
 from alloy.ops.reference.collide_shared import FAR, first
+from alloy.ops.reference.convex import Convex, as_double
 from alloy.ops.reference.sensor_boxes import box_box_segment
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
     from alloy.physics.sensor import GeomPairs, SensorGroup
 
-MESH = 7  # mjtGeom
+# faces and ends of these touch in several points, none of which need be where they are nearest
+_SEARCHED = tuple(kind for kind in CONVEX_KINDS if kind[0] != PLANE)
 
 
 def measured(kind: tuple[int, int]) -> bool:
-    """Whether it is known where two shapes are nearest: of faces contacts do not tell."""
-    if kind not in COLLIDERS or MESH in kind:
-        return False
-    return COLLIDERS[kind].slots == 1 or kind[0] in (PLANE, CAPSULE) or kind == (BOX, BOX)
+    """Whether it is known where two shapes are nearest."""
+    return kind in COLLIDERS and kind[0] != HFIELD
 
 
 def distances(m: Model, d: Data, g: SensorGroup) -> Tensor:
@@ -64,10 +75,13 @@ def _between(m: Model, d: Data, p: GeomPairs) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     if p.kind == (BOX, BOX):
         near, one, two = box_box_segment(*geoms)
+    elif p.kind in _SEARCHED:
+        near, one, two = _between_convex(p, *geoms)
     else:
         # a negative margin keeps to the direction of least overlap: nothing lies along a cap
         margin = torch.full_like(p.margin, -FAR) if p.kind == (CAPSULE, CYLINDER) else p.margin
-        near, one, two = _nearest_contact(*COLLIDERS[p.kind].fn(*geoms, margin))
+        meshes = (p.mesh1, p.mesh2) if MESH in p.kind else ()
+        near, one, two = _nearest_contact(*COLLIDERS[p.kind].fn(*geoms, margin, *meshes))
     if p.back is not None:
         one, two = torch.where(p.back, two, one), torch.where(p.back, one, two)
     return near, torch.cat([one, two], -1)
@@ -80,3 +94,24 @@ def _nearest_contact(dist: Tensor, point: Tensor, frame: Tensor) -> tuple[Tensor
     middle = torch.where(chosen, point, 0.0).sum(-2)
     half = 0.5 * near.unsqueeze(-1) * torch.where(chosen, frame[..., 0, :], 0.0).sum(-2)
     return near, middle - half, middle + half
+
+
+def _between_convex(
+    p: GeomPairs, pos1: Tensor, mat1: Tensor, size1: Tensor, pos2: Tensor, mat2: Tensor,
+    size2: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Distance (W, n) of convex shapes and the nearest points, as their collider begins."""
+    lead = pos1.shape[:-1]
+    wide = [x.double() for x in (pos2 - pos1, mat1, size1, mat2, size2)]
+    apart, mat1, size1, mat2, size2 = (x.expand(*lead, *x.shape[2:]) for x in wide)
+    one = Convex(p.kind[0], torch.zeros_like(apart), mat1, size1, as_double(p.mesh1))
+    two = Convex(p.kind[1], apart, mat2, size2, as_double(p.mesh2))
+    is_round = p.kind[0] in (SPHERE, CAPSULE)
+    radius = size1[..., :1] if is_round else torch.zeros_like(apart[..., :1])
+    reached = (reach(one) + reach(two)).clamp(min=MINVAL)
+    margin = p.margin.double().expand(lead).unsqueeze(-1)
+    every = torch.ones(lead, dtype=torch.bool, device=pos1.device)
+    dist, point, normal = single(one, two, every, radius, margin, reached)
+    half = 0.5 * dist * normal
+    dist, first_point, second_point = (x.to(pos1.dtype) for x in (dist, point - half, point + half))
+    return dist.squeeze(-1), pos1 + first_point, pos1 + second_point
