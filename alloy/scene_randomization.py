@@ -83,6 +83,7 @@ FIELDS = {
     "timeconst": Field("actuator", "time constant of its filter [s]", 0),
     "tendon_stiffness": Field("tendon", "spring stiffness [N/m]", 0),
     "tendon_damping": Field("tendon", "damping [N s/m]", 0),
+    "tendon_armature": Field("tendon", "inertia of its length [kg]", 0),
     "tendon_frictionloss": Field("tendon", "dry friction [N]", 0),
     "tendon_range": Field("tendon", "lower and upper limit of its length [m]", **_RANGE),
     "tendon_springlength": Field("tendon", "lengths between which its spring rests [m]", **_RANGE),

@@ -23,7 +23,7 @@ from alloy.physics.randomize_derive import Nominal
 
 _ABSENT_AT_ZERO = (
     "damping", "frictionloss", "stiffness", "gravcomp", "tendon_stiffness", "tendon_damping",
-    "tendon_frictionloss",
+    "tendon_armature", "tendon_frictionloss",
 )  # fmt: skip
 _EQ = mujoco.mjtEq
 _RANGES = {"joint_range": "jnt", "tendon_range": "tendon"}

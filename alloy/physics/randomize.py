@@ -57,6 +57,7 @@ PLAIN: dict[str, tuple[str, int | slice]] = {
     "timeconst": ("actuator_dynprm", 0),
     "tendon_stiffness": ("tendon_stiffness", slice(None)),
     "tendon_damping": ("tendon_damping", slice(None)),
+    "tendon_armature": ("tendon_armature", slice(None)),
     "tendon_frictionloss": ("tendon_frictionloss", slice(None)),
     "tendon_range": ("tendon_range", slice(2)),
     "tendon_springlength": ("tendon_lengthspring", slice(2)),

@@ -23,7 +23,7 @@ from alloy.physics import passive, smooth
 from alloy.physics.model import Data, Model, make_data, tensor_fields
 
 MINMU = 1e-5  # mjMINMU: least friction of a contact
-_INERTIA = {"body_mass", "body_inertia", "body_ipos", "dof_armature"}
+_INERTIA = {"body_mass", "body_inertia", "body_ipos", "dof_armature", "tendon_armature"}
 _PLACES = {"body_pos", "body_quat", "site_pos", "site_quat"}
 
 
@@ -138,8 +138,8 @@ def derive(values: Values) -> None:
     if new.keys() & (_INERTIA | moved | {"actuator_gear"}) and m.nv:
         new["body_subtreemass"] = values["body_mass"] @ m.tree.subtree.double().mT
         start = _double(values)
-        d = smooth.mass_matrix(start, smooth.kinematics(start, make_data(start, values.worlds)))
-        d = passive.tendon(start, d) if m.ntendon else d
+        d = smooth.kinematics(start, make_data(start, values.worlds))
+        d = smooth.mass_matrix(start, passive.tendon(start, d) if m.ntendon else d)
         new |= _inverse_weights(start, d)
         if m.ntendon and new.keys() & _PLACES:
             new["tendon_length0"] = d.ten_length

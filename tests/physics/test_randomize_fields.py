@@ -111,6 +111,7 @@ SIMPLE = {  # (entity, field, low, high, mode), MuJoCo's field, element and colu
     "timeconst": ("slow", 0.1, 0.5, "value", "actuator_dynprm", "actuator", 0),
     "tendon_stiffness": ("belt", 0, 3, "value", "tendon_stiffness", "tendon", ...),
     "tendon_damping": ("*", 0, 3, "value", "tendon_damping", "tendon", ...),
+    "tendon_armature": ("*", 0, 0.5, "value", "tendon_armature", "tendon", ...),
     "tendon_frictionloss": ("belt", 0, 3, "value", "tendon_frictionloss", "tendon", ...),
     "tendon_range": ("rope", (-0.1, 0), (0.05, 0.4), "add", "tendon_range", "tendon", ...),
     "tendon_springlength": ("rope", (0.1, 0.3), (0.2, 0.5), "value", "tendon_lengthspring",
