@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from alloy.guard import Guard
 from alloy.physics.model import Data, Model, field_shape, tensor_fields
+
+if TYPE_CHECKING:
+    from alloy.sim import Simulator
 
 
 class SimulationError(RuntimeError):
@@ -24,6 +27,30 @@ class Health(NamedTuple):
     bad_ctrl: Tensor  # int64: control steps whose controls counted as zero
     dropped_contacts: Tensor  # int64: contacts of all physics steps that found no slot
     solver_iterations: Tensor  # int64: of the last substep
+
+
+def most_contacts(m: Model, d: Data) -> int:
+    """Most contacts of one condim that any world has, within their margins."""
+    if not m.ncon:
+        return 0
+    near = d.contact_dist < m.con_margin
+    dims = torch.tensor(m.derived["contact"].dim, device=near.device)
+    return max(int(near[:, dims == dim].sum(1).max()) for dim in dims.unique())
+
+
+def suggest_capacity(sim: Simulator, steps: int) -> int:
+    """See `Simulator.suggest_capacity`."""
+    state, strict, most = sim.state(), sim.strict, 1
+    try:
+        sim.strict = False
+        for _ in range(steps):
+            most = max(most, most_contacts(sim.model, sim.at("position")))
+            sim.step()
+        most = max(most, most_contacts(sim.model, sim.at("position")))
+    finally:
+        sim.strict = strict
+        sim.load_state(state)
+    return math.ceil(1.5 * most)
 
 
 def raise_if_unhealthy(guard: Guard, time: Tensor) -> None:
@@ -47,9 +74,10 @@ def raise_if_unhealthy(guard: Guard, time: Tensor) -> None:
 def dropped_message(worlds: list[int], count: int) -> str:
     """What strict=True says of worlds with contacts that found no slot."""
     return (
-        f"in worlds {worlds[:20]} ({len(worlds)} of {count}) more prisms of a height field touch a "
-        f"shape than it has contact slots, and some are left out; take a coarser field or a "
-        f"smaller shape, or strict=False to go on with the outermost contacts"
+        f"in worlds {worlds[:20]} ({len(worlds)} of {count}) there are more contacts than slots, "
+        f"and some are left out: raise max_contacts (see suggest_capacity), or where a shape lies "
+        f"on a height field take a coarser field or a smaller shape; strict=False goes on with the "
+        f"nearest and outermost contacts"
     )
 
 

@@ -30,6 +30,7 @@ from alloy.health import (
     raise_if_unhealthy,
     require_device,
     require_memory,
+    suggest_capacity,
 )
 from alloy.names import Names
 from alloy.physics import io, io_randomize, io_sensors_geometry, randomize, sensor
@@ -37,7 +38,7 @@ from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fi
 from alloy.random import uniform, world_seeds
 from alloy.scene import Scene
 from alloy.scene_targets import Target, targets
-from alloy.views import View
+from alloy.views import View, copy_like, described
 
 Source = Scene | mujoco.MjModel | mujoco.MjSpec | str | os.PathLike[str]
 
@@ -69,6 +70,7 @@ def build(
     dtype: torch.dtype = torch.float32,
     engine: str = "auto",
     strict: bool = False,
+    max_contacts: int | None = None,
 ) -> Simulator:
     """Make a simulator of a scene, at rest in the model's initial configuration.
 
@@ -82,6 +84,10 @@ def build(
         engine: "auto", "reference", "lanes" or "triton".
         strict: whether `step` raises when a world is invalid or contacts found no slot. It has to
             look at the flags then, which on a GPU waits for the device.
+        max_contacts: how many contacts of each condim are solved for, in each world its nearest;
+            None: all pairs that can touch. For models with many more pairs than touch at once:
+            memory and the solver's time follow it. `suggest_capacity` finds a number,
+            `health().dropped_contacts` counts what was left out.
 
     Raises:
         ValueError: an argument is not one of those; or MuJoCo refuses the model.
@@ -100,7 +106,11 @@ def build(
         scene = scene if isinstance(scene, Scene) else Scene.from_mjcf(scene)
         mj_model, substeps = scene.compile(), scene.substeps
         randomized = targets(mj_model, scene.randomizations)
-    model = io_randomize.put_model(mj_model, randomized, dtype=dtype, device=device)
+    if max_contacts is not None:
+        max_contacts = check.whole("max_contacts", max_contacts)
+    model = io_randomize.put_model(
+        mj_model, randomized, dtype=dtype, device=device, max_contacts=max_contacts
+    )
     chosen = make_engine(engine, model)
     require_memory(model, worlds)
     seeds = world_seeds(seed, worlds, device)
@@ -223,7 +233,7 @@ class Simulator(View):
         count = self.substeps if substeps is None else check.whole("substeps", substeps)
         held = {name: getattr(self._d, name) for name in _HELD}
         if ctrl is not None:
-            held["ctrl"] = _copy_like("ctrl", ctrl, self._d.ctrl)
+            held["ctrl"] = copy_like("ctrl", ctrl, self._d.ctrl)
         d, guard = self._engine.step(self._model, Data(**held), self._guard, count)
         self._change(d, guard)
         if self.strict:
@@ -258,9 +268,7 @@ class Simulator(View):
         Raises:
             ValueError: episode of another shape, dtype or device; nothing has changed then.
         """
-        self._redraw(
-            self._draw._replace(episode=_copy_like("episode", episode, self._draw.episode))
-        )
+        self._redraw(self._draw._replace(episode=copy_like("episode", episode, self._draw.episode)))
 
     def state(self) -> State:
         """A copy of everything that determines how the simulation goes on."""
@@ -283,8 +291,8 @@ class Simulator(View):
             new[name] = theirs = state.tensors.get(name, torch.empty(0)).to(self.device)
             if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
                 raise ValueError(
-                    f"the state's {name}: expected {_described(ours)}; received "
-                    f"{_described(theirs)}. Build with as many worlds, and in the same dtype"
+                    f"the state's {name}: expected {described(ours)}; received "
+                    f"{described(theirs)}. Build with as many worlds, and in the same dtype"
                 )
         self._put_worlds(mask, new)
 
@@ -300,6 +308,14 @@ class Simulator(View):
             dropped_contacts=self._guard.dropped.clone(),
             solver_iterations=none if iterations is None else iterations.clone(),
         )
+
+    def suggest_capacity(self, steps: int = 100) -> int:
+        """A `max_contacts` for these worlds: 1.5 times the most contacts of one condim in a while.
+
+        Args:
+            steps: control steps to look ahead with the present controls; the state stays as it is.
+        """
+        return suggest_capacity(self, check.whole("steps", steps))
 
     def ray(self, pnt: Any, vec: Any, exclude: str | int | None = None) -> Tensor:
         """How far it is along rays to the first visible geom in the present state, [W, N].
@@ -386,14 +402,14 @@ class Simulator(View):
         self._computed, self._stage, self._versions = d, "state", ()
 
     def _assign(self, field: str, value: Any) -> None:
-        new = _copy_like(field, value, getattr(self._d, field))
+        new = copy_like(field, value, getattr(self._d, field))
         self._change(replace(self._d, **{field: new}))
 
     def _put_worlds(self, mask: Any, new: dict[str, Tensor]) -> None:
         """Take some of what is remembered from `new`, in the worlds of mask or in all."""
         old = self._remembered()
         every = torch.ones_like(self._guard.invalid)
-        mask = every if mask is None else _copy_like("mask", mask, every)
+        mask = every if mask is None else copy_like("mask", mask, every)
         now = old | {name: where_worlds(mask, new[name], old[name]) for name in new}
         d = replace(self._d, **{name: now[name] for name in _HELD})
         self._change(d, Guard(*(now[name] for name in Guard._fields)))
@@ -421,23 +437,3 @@ class Simulator(View):
         mujoco.mj_saveModel(self.mj_model, None, buffer)
         drawn = repr(self._randomized).encode()
         return hashlib.sha256(buffer.tobytes() + drawn).hexdigest()
-
-
-def _copy_like(name: str, value: Any, like: Tensor) -> Tensor:
-    """A copy of value, world axis last in memory, if shape, kind of dtype and device fit."""
-    if not isinstance(value, Tensor):
-        try:
-            value = torch.as_tensor(np.array(value, order="C")).to(like.device)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name}: expected {_described(like)}; {error}") from None
-    given, wanted = value.dtype, like.dtype
-    number = not given.is_complex and (given == torch.bool) == (wanted == torch.bool)
-    fits = number and given.is_floating_point <= wanted.is_floating_point
-    if value.shape != like.shape or value.device != like.device or not fits:
-        raise ValueError(f"{name}: expected {_described(like)}; received {_described(value)}")
-    world_last = value.to(wanted).movedim(0, -1)
-    return world_last.clone(memory_format=torch.contiguous_format).movedim(-1, 0)
-
-
-def _described(t: Tensor) -> str:
-    return f"shape {tuple(t.shape)}, {t.dtype}, on {t.device}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -401,3 +402,24 @@ def _contact_force(m: Model, d: Data) -> Tensor:
     if len(forces) == 1:  # then the group holds every slot in order
         return _fresh(forces[0])
     return torch.cat(forces, 1)[:, torch.argsort(torch.cat(slots))]
+
+
+def copy_like(name: str, value: Any, like: Tensor) -> Tensor:
+    """A copy of value, world axis last in memory, if shape, kind of dtype and device fit."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(np.array(value, order="C")).to(like.device)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: expected {described(like)}; {error}") from None
+    given, wanted = value.dtype, like.dtype
+    number = not given.is_complex and (given == torch.bool) == (wanted == torch.bool)
+    fits = number and given.is_floating_point <= wanted.is_floating_point
+    if value.shape != like.shape or value.device != like.device or not fits:
+        raise ValueError(f"{name}: expected {described(like)}; received {described(value)}")
+    world_last = value.to(wanted).movedim(0, -1)
+    return world_last.clone(memory_format=torch.contiguous_format).movedim(-1, 0)
+
+
+def described(t: Tensor) -> str:
+    """What a tensor is, for a message."""
+    return f"shape {tuple(t.shape)}, {t.dtype}, on {t.device}"

@@ -25,6 +25,7 @@ LADDER = [
         ["alloy/physics/actuation*.py"],
         ["alloy/physics/collision*"],
         ["alloy/physics/constraint*"],
+        ["alloy/physics/selection.py"],
         ["alloy/physics/solver*.py"],
         ["alloy/physics/sensor*.py"],
     ],

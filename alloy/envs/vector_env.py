@@ -64,6 +64,7 @@ class VectorEnv(gym.vector.VectorEnv):
         backend: str = "torch",
         autoreset: str = "same_step",
         strict: bool = False,
+        max_contacts: int | None = None,
         render_mode: str | None = None,
         render: RenderOptions | None = None,
     ) -> None:
@@ -82,6 +83,7 @@ class VectorEnv(gym.vector.VectorEnv):
             backend: "torch", "tensordict" or "numpy": what leaves. Actions of any are accepted.
             autoreset: "same_step", "next_step" or "disabled".
             strict: raise where a world turns non-finite or contacts are dropped.
+            max_contacts: as for `alloy.build`.
             render_mode: "rgb_array" to be able to render, or None.
             render: size and camera of the pictures.
 
@@ -100,7 +102,13 @@ class VectorEnv(gym.vector.VectorEnv):
         self.autoreset = autoreset
         self._strict = strict
         self.sim = build(
-            scene, self.num_envs, device=device, dtype=dtype, engine=engine, strict=strict
+            scene,
+            self.num_envs,
+            device=device,
+            dtype=dtype,
+            engine=engine,
+            strict=strict,
+            max_contacts=max_contacts,
         )
         self.task = task
         actions = bind_actions(task.actions, self.sim)

@@ -130,7 +130,7 @@ def solve(
         Differentiable by the implicit function theorem.
     """
     tensors = (mass, qfrc_smooth, jac, aref, d, frictionloss, con_friction)
-    if by_kernel(*tensors, warmstart) and not layout.n_tendon_losses:
+    if by_kernel(*tensors, warmstart) and layout.fixed and not layout.n_tendon_losses:
         from alloy.ops.triton import solver
 
         return solver.solve(*tensors, warmstart, layout, impratio, scale, opt, tree)

@@ -21,11 +21,12 @@ from torch import Tensor
 from alloy import math, ops
 from alloy.ops import control
 from alloy.ops.reference import noslip, tendon_inertia
-from alloy.physics import actuation, constraint, passive, sensor, sensor_forces, smooth
+from alloy.physics import actuation, constraint, passive, selection, sensor, sensor_forces, smooth
 from alloy.physics import collision as contact
 from alloy.physics.model import Data, Model, tensor_fields
 
 FORCES = tuple(f.name for f in tensor_fields(Data) if f.metadata["stage"] == "forces")
+_ROWS = ("efc_J", "efc_pos", "efc_kip", "efc_D", "efc_active")  # what constraint.rows makes
 _SHAPES = {f.name: f.metadata["shape"][1:] for f in tensor_fields(Data)}
 
 
@@ -38,7 +39,12 @@ def after_kinematics(m: Model, d: Data) -> Data:
     """The rest of the position stage: tendons, M, contacts and constraint rows."""
     d = passive.tendon(m, d)
     d = smooth.mass_matrix(m, d)
-    return constraint.rows(m, contact.collision(m, d))
+    d = contact.collision(m, d)
+    if m.selection is None:
+        return constraint.rows(m, d)
+    d = selection.choose(m, d)
+    found = constraint.rows(*selection.reduced(m, d))
+    return replace(d, **{name: getattr(found, name) for name in _ROWS})
 
 
 def position(m: Model, d: Data) -> Data:
@@ -49,11 +55,14 @@ def position(m: Model, d: Data) -> Data:
 def velocity(m: Model, d: Data) -> Data:
     """Everything that depends on velocities (mj_fwdVelocity)."""
     d = smooth.velocity(m, d)
-    return constraint.reference(m, passive.passive(m, d))
+    d = passive.passive(m, d)
+    return constraint.reference(m if m.selection is None else selection.reduced(m, d)[0], d)
 
 
 def solve(m: Model, d: Data) -> Data:
     """Acceleration with and without constraints (mj_fwdAcceleration, mj_fwdConstraint)."""
+    if m.selection is not None:
+        return selection.spread(m, solve(selection.reduced(m, d)[0], d))
     if not m.nefc:
         return replace(
             d,

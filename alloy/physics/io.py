@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.physics import constraint, io_layout, io_refuse, io_tables
+from alloy.physics import constraint, io_layout, io_refuse, io_selection, io_tables
 from alloy.physics.layout import FreeBodies
 from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
 from alloy.physics.tree import BALL, FREE, make_tree
@@ -161,6 +161,7 @@ def put_model(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
+    max_contacts: int | None = None,
 ) -> Model:
     """Convert a compiled MuJoCo model.
 
@@ -168,6 +169,8 @@ def put_model(
         mj: the compiled model; it is not kept.
         dtype: float32 or float64.
         device: where the tensors live.
+        max_contacts: how many contacts of each condim get constraint rows, the nearest ones of each
+            world; None for all.
 
     Raises:
         NotImplementedError: the model uses features that are not supported; the message names
@@ -214,6 +217,7 @@ def put_model(
         pairs=contacts.groups,
         efc=layout,
         meaninertia=float(mj.stat.meaninertia),
+        selection=io_selection.selection(mj, put, moves, contacts, layout, max_contacts),
         derived=derived,
         **_values(mj, put, contacts),
     )

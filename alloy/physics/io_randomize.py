@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -37,9 +38,11 @@ def put_model(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
+    max_contacts: int | None = None,
 ) -> Model:
     """As `io.put_model`, for a model whose worlds will differ in what `targets` name."""
-    nominal = io.put_model(mj, dtype=dtype, device=device)
+    like: dict[str, Any] = {"dtype": dtype, "device": device, "max_contacts": max_contacts}
+    nominal = io.put_model(mj, **like)
     if not targets:
         return nominal
     full, m = copy.copy(mj), nominal
@@ -47,7 +50,7 @@ def put_model(
     for t, (name, rows) in changes:
         getattr(full, name)[list(t.ids)] = rows
     if changes:
-        m = io.put_model(full, dtype=dtype, device=device)
+        m = io.put_model(full, **like)
         names = (f.name for f in tensor_fields(Model) if not f.name.startswith("efc_"))
         m = constraint.constants(replace(m, **{name: getattr(nominal, name) for name in names}))
     beside = _nominal(mj, m, io.make_put(dtype, device))

@@ -83,7 +83,10 @@ class ContactTables:
 
 @dataclass(frozen=True)
 class ContactSide:
-    """One side of the contacts, whose dofs move about the centre of mass of one tree."""
+    """One side of the contacts, whose dofs move about the centre of mass of one tree.
+
+    Where every world has chosen its own contacts both have a dimension for worlds in front.
+    """
 
     root: Tensor  # (ncon,) root body of that tree
     move: Tensor  # (rows, nv) by contact row: +1 and -1 where the dof moves geom2 or geom1
@@ -154,6 +157,26 @@ class ConstraintLayout:
     has_solreffriction: bool
 
     @property
+    def fixed(self) -> bool:
+        """Whether every world's rows belong to the same contacts."""
+        return all(side.root.ndim == 1 for side in self.sides)
+
+    @property
     def n_scalar(self) -> int:
         """Rows that are no part of a friction cone."""
         return self.ne + self.nf + self.nl + self.n1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which contacts get rows, where that are fewer than there are contact slots."""
+
+    layout: ConstraintLayout  # of the chosen contacts, in the order of `groups`
+    groups: tuple[tuple[Tensor, int], ...]  # by condim: contact slots, and how many are chosen
+    ncon: int  # chosen contacts
+    nefc: int  # base rows with these
+    rows: int  # rows that are not of contacts; they come first, here and there
+    first_row: Tensor  # (ncon of all,) first of a contact's rows among the rows of all
+    row_contact: Tensor  # (contact rows,) which chosen contact each row belongs to
+    row_part: Tensor  # (contact rows,) which of its rows it is
+    sides: tuple[ContactSide, ...]  # of all contacts, `move` by contact: (ncon of all, nv)

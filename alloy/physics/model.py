@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from alloy.physics.layout import ConstraintLayout, PairGroup
+    from alloy.physics.layout import ConstraintLayout, PairGroup, Selection
     from alloy.physics.tree import Tree
 
 
@@ -70,12 +70,18 @@ class Model:
     pairs: tuple[PairGroup, ...]  # enabled geom pairs by collider
     efc: ConstraintLayout  # order and blocks of the constraint rows
     meaninertia: float  # mjStatistic.meaninertia, scales the solver's tolerance
+    selection: Selection | None = None  # which contacts get rows; None: all
     derived: dict[str, Any] = field(default_factory=dict)  # static tables of the stages, by name
 
     @property
     def drops_contacts(self) -> bool:
         """Whether there can be more contacts than slots."""
-        return any(group.drops for group in self.pairs)
+        return self.selection is not None or any(group.drops for group in self.pairs)
+
+    @property
+    def nchosen(self) -> int:
+        """Contacts that get rows, where these are chosen world by world."""
+        return 0 if self.selection is None else self.selection.ncon
 
     @property
     def nlimit(self) -> int:
@@ -209,6 +215,7 @@ class Data:
     contact_pos: Tensor = tensor("W", "ncon", 3, stage="position")
     contact_frame: Tensor = tensor("W", "ncon", 3, 3, stage="position")
     contact_dropped: Tensor = tensor("W", dtype="int", stage="position")  # None: none can be
+    contact_chosen: Tensor = tensor("W", "nchosen", dtype="int", stage="position")  # see selection
     contact_least: Tensor = tensor("W", "ncon", stage="position")  # over a control step, if kept
     efc_J: Tensor = tensor("W", "nefc", "nv", stage="position")
     efc_pos: Tensor = tensor("W", "nefc", stage="position")  # distance less margin

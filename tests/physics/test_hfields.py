@@ -118,7 +118,7 @@ def test_a_foot_over_hundreds_of_prisms_stands_level_and_says_what_is_left_out()
 
 def test_strict_raises_where_contacts_found_no_slot():
     sim = wide_foot(strict=True)
-    with pytest.raises(SimulationError, match=r"worlds \[0, 1\] \(2 of 2\) more prisms"):
+    with pytest.raises(SimulationError, match=r"worlds \[0, 1\] \(2 of 2\) there are more"):
         sim.step()
 
 

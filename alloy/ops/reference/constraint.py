@@ -136,7 +136,7 @@ def _contact_jacobian(m: Model, d: Data) -> Tensor:
     """
     frame, jac = d.contact_frame, None
     for side in m.efc.sides:
-        arm = d.contact_pos - d.subtree_com[:, side.root]
+        arm = d.contact_pos - _centre(d, side.root)
         wrench = torch.cat([torch.linalg.cross(arm.unsqueeze(-2), frame, dim=-1), frame], -1)
         if m.efc.wrenches == 6:
             wrench = torch.cat([wrench, torch.nn.functional.pad(frame, (0, 3))], -2)
@@ -147,6 +147,13 @@ def _contact_jacobian(m: Model, d: Data) -> Tensor:
         jac = part if jac is None else jac + part
     assert jac is not None
     return jac
+
+
+def _centre(d: Data, root: Tensor) -> Tensor:
+    """Centres of mass (W, ncon, 3) of the trees of root bodies (ncon,), or (W, ncon)."""
+    if root.ndim == 1:
+        return d.subtree_com[:, root]
+    return d.subtree_com.gather(1, root.unsqueeze(-1).expand(*root.shape, 3))
 
 
 def _impedance(m: Model, unit_pos: Tensor) -> Tensor:

@@ -275,12 +275,12 @@ def _limit(m: Model, d: Data, g: SensorGroup) -> Tensor:
     if g.index is None:
         return d.qpos.new_zeros(d.qpos.shape[0], 1).expand(-1, g.count)
     if g.kind == "limitpos":
-        value = d.efc_pos
+        value = d.efc_pos[:, g.index]
     elif g.kind == "limitvel":
-        value = (d.efc_J @ d.qvel.unsqueeze(-1)).squeeze(-1)
+        value = (d.efc_J[:, g.index] @ d.qvel[:, None, :, None]).squeeze(-1)
     else:
-        value = d.efc_force
-    value = torch.where(d.efc_active, value, 0.0)[:, g.index]
+        value = d.efc_force[:, g.index]
+    value = torch.where(d.efc_active[:, g.index], value, 0.0)
     first = d.efc_active[:, g.index[:, 0]]
     return torch.where(first, value[..., 0], value[..., 1]) * g.select
 

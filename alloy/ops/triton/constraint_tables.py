@@ -48,7 +48,8 @@ KNOWN = frozenset(
 
 def has_kernel(layout: ConstraintLayout) -> bool:
     """Whether all rows of a model are of kinds that the kernels know."""
-    return knows(KNOWN, layout) and all(eq.kind in _EQUALITY for eq in layout.equalities)
+    known = all(eq.kind in _EQUALITY for eq in layout.equalities)
+    return known and layout.fixed and knows(KNOWN, layout)
 
 
 @lru_cache(maxsize=64)
