@@ -89,7 +89,7 @@ class RayGroup:
     kind: int  # mjtGeom
     geoms: Tensor  # (n,)
     seen: Tensor | None  # (rays, n) bool; None: all by all
-    triangles: Tensor | None = None  # (F, 3, 3) of a mesh, in its frame
+    triangles: Tensor | None = None  # (blocks, n, 3, 3) of a mesh, in its frame
     field: HeightField | None = None
 
 

@@ -40,6 +40,12 @@ def _grid(field: HeightField, axis: int) -> tuple[Tensor, int]:
     return 2 * field.size[axis] / (count - 1), count
 
 
+def _height(f: HeightField, sample: Tensor) -> Tensor:
+    """Height of samples (...), m."""
+    heights = f.heights.expand(*sample.shape, -1).gather(-1, sample.unsqueeze(-1))
+    return heights.squeeze(-1) * f.size[2]
+
+
 def _rims(pnt: Tensor, vec: Tensor, f: HeightField) -> Iterator[tuple[Tensor, Tensor]]:
     """Four sides that stand on the box, as high as the outermost samples."""
     for axis, side in ((0, -1.0), (0, 1.0), (1, -1.0), (1, 1.0)):
@@ -53,7 +59,7 @@ def _rims(pnt: Tensor, vec: Tensor, f: HeightField) -> Iterator[tuple[Tensor, Te
         last = (f.columns if axis == 0 else f.rows) - 1
         where = (last if side > 0 else 0) * (1 if axis == 0 else f.columns)
         stride = f.columns if axis == 0 else 1
-        low, high = (f.heights[where + stride * (sample + k)] * f.size[2] for k in (0, 1))
+        low, high = (_height(f, where + stride * (sample + k)) for k in (0, 1))
         rim = low + (along - sample) * (high - low)
         met = steep & (along >= 0) & (along <= count - 1)
         met = met & (at[..., 2] >= 0) & (at[..., 2] < rim)
@@ -116,7 +122,7 @@ def _square(
     corners = []
     for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)):
         place = (square + constant_like((float(x), float(y)), square)) * steps - f.size[:2]
-        height = f.heights[first_sample + y * f.columns + x] * f.size[2]
+        height = _height(f, first_sample + y * f.columns + x)
         corners.append(torch.cat([place, height.unsqueeze(-1)], -1))
     a, b, c, d = corners
     second, third = torch.stack([b, c], -2), torch.stack([c, d], -2)

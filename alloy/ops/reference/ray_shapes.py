@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from alloy.math import MINVAL, constant, cross, dot, normalize, safe_norm
+from alloy.ops.control import repeat
 from alloy.ops.reference.collide_shared import first
 
-_BLOCK = 128  # triangles looked at together
 _ACROSS = ((True, False, False), (False, True, False), (False, False, True))  # face by axis
 
 
@@ -142,14 +142,24 @@ def nearest_of(dist: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mesh(pnt: Tensor, vec: Tensor, triangles: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest of triangles (F, 3, 3) and its normal, by the order of its corners."""
-    dists, normals = [], []
-    pnt, vec = pnt.unsqueeze(-2), vec.unsqueeze(-2)
-    for block in triangles.split(_BLOCK):
-        dist, normal = nearest_of(*triangle(pnt, vec, *block.unbind(1)))
-        dists.append(dist)
-        normals.append(normal)
-    return nearest_of(torch.stack(dists, -1), torch.stack(normals, -2))
+    """The nearest of triangles (blocks, n, 3, 3) and its normal, by the order of its corners.
+
+    Block by block, so that neither memory nor a compiled program grows with all of them.
+    """
+    starts, ways = pnt.unsqueeze(-2), vec.unsqueeze(-2)
+
+    def body(i: int | Tensor, near: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+        if isinstance(i, int):
+            block = triangles[i]
+        else:
+            block = triangles.index_select(0, i.reshape(1)).squeeze(0)
+        dist, across = nearest_of(*triangle(starts, ways, *block.unbind(1)))
+        closer = dist < near
+        return torch.where(closer, dist, near), torch.where(closer.unsqueeze(-1), across, normal)
+
+    none = torch.full_like(pnt[..., 0], torch.inf)
+    near, normal = repeat(triangles.shape[0], body, (none, torch.zeros_like(pnt)))
+    return near, normal
 
 
 PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6  # mjtGeom
