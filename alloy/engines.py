@@ -41,6 +41,17 @@ __all__ = [
 ENGINES = ("auto", "reference", "lanes", "triton")
 BUDGET = 200_000  # statements; beyond it compiling takes minutes and the code leaves every cache
 
+_SHAPES = (
+    "plane",
+    "hfield",
+    "sphere",
+    "capsule",
+    "ellipsoid",
+    "cylinder",
+    "box",
+    "mesh",
+)  # mjtGeom
+
 log = logging.getLogger(__name__)
 
 
@@ -159,6 +170,12 @@ class LanesEngine:
         key: str | None,
         instead: str = "runs on the reference engine",
     ) -> Callable[..., Any] | None:
+        searched = searches(self._nominal)
+        if searched:
+            if not self._refused:
+                log.warning("alloy: the %s %s: %s", what, instead, searched)
+            self._refused.append(f"the {what} {instead}: {searched}")
+            return None
         meter = _Meter(what)
         try:
             with torch.no_grad():
@@ -179,6 +196,21 @@ class LanesEngine:
         """What runs, why, what was compiled, and what was not."""
         said = {"engine": self.name, "reason": self._reason, "programs": dict(self._reports)}
         return said | ({"not compiled": list(self._refused)} if self._refused else {})
+
+
+def searches(m: Model) -> str:
+    """Why lanes cannot compile a model's contacts: those that are searched for, if there are any.
+
+    Said before it is tried, since tracing a robot with hundreds of such pairs takes minutes.
+    """
+    if m.selection is not None:
+        return f"lanes does not compile the choice of {m.selection.ncon} contacts (max_contacts)"
+    found = {g.kind: len(g.geom1) for g in m.pairs if g.kind in ops.CONVEX_KINDS or g.drops}
+    pairs = ", ".join(f"{n} {_SHAPES[a]}-{_SHAPES[b]}" for (a, b), n in found.items())
+    return pairs and (
+        f"lanes does not compile the search for contacts of convex shapes; pairs: {pairs}. "
+        f"Collide spheres, capsules and boxes instead, or keep those apart by contype/conaffinity"
+    )
 
 
 class _Meter:

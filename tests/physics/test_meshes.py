@@ -148,6 +148,23 @@ def test_pairs_of_different_meshes_share_a_group_and_stay_themselves():
     assert same(ours[0], theirs[0], 1e-6)
 
 
+def test_what_lanes_compiles_of_meshes_and_what_not():
+    on_floor, on_mesh = model("plane", "stone"), model("cube", "stone")
+    qpos = torch.tensor(poses("plane", np.random.default_rng(9), True), dtype=torch.float32)
+    sims = [alloy.build(on_floor, worlds=N, engine=e) for e in ("lanes", "reference")]
+    for sim in sims:
+        sim.qpos = qpos
+        sim.step(substeps=2)
+    assert not sims[0].engine_report().get("not compiled")
+    torch.testing.assert_close(sims[0].qpos, sims[1].qpos, atol=1e-4, rtol=0)
+    torch.testing.assert_close(sims[0].qvel, sims[1].qvel, atol=1e-2, rtol=1e-3)
+
+    sim = alloy.build(on_mesh, worlds=2, engine="lanes")
+    sim.step()
+    (said,) = sim.engine_report()["not compiled"]
+    assert "pairs: 1 mesh-mesh" in said
+
+
 def test_a_mesh_comes_to_rest_on_a_mesh():
     scene = alloy.Scene.from_mjcf(
         """<mujoco><option timestep=".005"/>
