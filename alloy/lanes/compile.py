@@ -74,11 +74,20 @@ def compile(
     job = _Job(fn, example_inputs, shared, target, width, name, guards)
     label = store.digest(target, "key", key, job.signature()) if key and cache else ""
     entry = store.read(label) if label else None
+    if entry is not None and not entry.objects:  # what was too long the last time
+        if budget is not None and entry.meta["statements"] > budget:
+            raise OverBudget(entry.meta["statements"], budget, name)
+        entry = None
     code = _load(target, entry)
     hit = code is not None
     if code is None or entry is None:
-        with _no_collector():
-            entry, hit = job.build(budget, cache, progress)
+        try:
+            with _no_collector():
+                entry, hit = job.build(budget, cache, progress)
+        except OverBudget as over:
+            if label:
+                store.write(label, store.Entry({"statements": over.statements}, []))
+            raise
         code = Code(target, entry.objects)
         if label and structure.is_plain(entry.meta["output"]):
             store.write(label, entry)

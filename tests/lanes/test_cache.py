@@ -137,3 +137,22 @@ def test_two_processes_at_once(folder):
     assert not list(folder.glob("*.tmp"))
     name = next(iter(folder.glob("*.lanes")))
     assert store.read(name.stem) is not None
+
+
+def test_what_was_over_budget_is_remembered_and_not_traced_again(folder):
+    traced = []
+
+    def program(x):
+        traced.append(1)
+        return x.sin().cumsum(-1)
+
+    x = torch.randn(3, 20)
+    for _ in range(2):
+        with pytest.raises(lanes.OverBudget, match="over its budget of 4"):
+            lanes.compile(program, (x,), key="long", budget=4)
+    assert len(traced) == 1
+    torch.testing.assert_close(
+        lanes.compile(program, (x,), key="long", budget=10**5)(x), program(x)
+    )
+    with pytest.raises(lanes.OverBudget):
+        lanes.compile(program, (x,), key="long", budget=4)
