@@ -73,21 +73,12 @@ def compile(
     name = name or str(getattr(fn, "__name__", "program"))
     job = _Job(fn, example_inputs, shared, target, width, name, guards)
     label = store.digest(target, "key", key, job.signature()) if key and cache else ""
-    entry = store.read(label) if label else None
-    if entry is not None and not entry.objects:  # what was too long the last time
-        if budget is not None and entry.meta["statements"] > budget:
-            raise OverBudget(entry.meta["statements"], budget, name)
-        entry = None
+    entry = _remembered(label, budget, name)
     code = _load(target, entry)
     hit = code is not None
     if code is None or entry is None:
-        try:
-            with _no_collector():
-                entry, hit = job.build(budget, cache, progress)
-        except OverBudget as over:
-            if label:
-                store.write(label, store.Entry({"statements": over.statements}, []))
-            raise
+        with _no_collector(), _remembering(label):
+            entry, hit = job.build(budget, cache, progress)
         code = Code(target, entry.objects)
         if label and structure.is_plain(entry.meta["output"]):
             store.write(label, entry)
@@ -102,6 +93,27 @@ def compile(
         seconds=time.perf_counter() - started,
     )
     return Compiled(code, meta, job.parts, threads, report)
+
+
+def _remembered(label: str, budget: int | None, name: str) -> store.Entry | None:
+    """The cached entry; what was too long the last time and still is is refused again."""
+    entry = store.read(label) if label else None
+    if entry is None or entry.objects:
+        return entry
+    if budget is not None and entry.meta["statements"] > budget:
+        raise OverBudget(entry.meta["statements"], budget, name)
+    return None
+
+
+@contextmanager
+def _remembering(label: str) -> Iterator[None]:
+    """Keep that a program is over its budget: an entry without code."""
+    try:
+        yield
+    except OverBudget as over:
+        if label:
+            store.write(label, store.Entry({"statements": over.statements}, []))
+        raise
 
 
 @contextmanager
