@@ -102,14 +102,9 @@ class VectorEnv(gym.vector.VectorEnv):
         self.autoreset = autoreset
         self._strict = strict
         self.sim = build(
-            scene,
-            self.num_envs,
-            device=device,
-            dtype=dtype,
-            engine=engine,
-            strict=strict,
+            scene, self.num_envs, device=device, dtype=dtype, engine=engine, strict=strict,
             max_contacts=max_contacts,
-        )
+        )  # fmt: skip
         self.task = task
         actions = bind_actions(task.actions, self.sim)
         self.program = Program(
