@@ -23,9 +23,11 @@ from alloy.ops.reference.collide_shared import choose, dot, first, sign, table
 SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 2, 3, 4, 5, 6, 7  # mjtGeom
 ITERATIONS = 60  # of GJK; a dozen is usual
 _CONVERGED = 1e-12  # relative progress below which GJK has arrived
+_ON_PLANE = 1e-13  # of the size: the origin is on a triangle up to rounding
 _FLAT = 1e-14  # squared sine, relative, below which a triangle or tetrahedron has no inside
 # a shift, by size, that keeps the origin off faces and edges of D; see `separate`
 SHIFT = (0.57735e-10, 0.21132e-10, 0.78868e-10)
+_ASIDE = (0.57735, 0.21132, 0.78868)
 
 
 class Mesh(NamedTuple):
@@ -208,6 +210,9 @@ def separate(one: Convex, two: Convex, on: Tensor, cutoff: Tensor) -> Apart:
         cutoff: (..., 1) distance beyond which a pair does not matter.
     """
     start = two.pos - one.pos
+    # not along the line of centres, which two balls have all their corners on
+    length = torch.linalg.vector_norm(start, dim=-1, keepdim=True)
+    start = start + 0.1 * length * table(_ASIDE, start)
     start = torch.where(dot(start, start) > 0, start, table((1.0, 0.0, 0.0), start))
     corner, point = difference(one, two, start)
     blank = torch.zeros_like(corner).unsqueeze(-2).expand(*corner.shape[:-1], 3, 3)
@@ -231,9 +236,15 @@ def _closer(
     one: Convex, two: Convex, cutoff: Tensor, on: Tensor, inside: Tensor, near: Tensor,
     nearest: Tensor, corners: Tensor, points: Tensor, weights: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """One step of GJK: a corner of D towards the origin, and what of the simplex is nearest."""
-    corner, point = difference(one, two, -nearest)
-    square, ahead = dot(nearest, nearest), dot(nearest, corner)
+    """One step of GJK: a corner of D towards the origin, and what of the simplex is nearest.
+
+    Where a triangle holds the origin up to rounding, as it does where D is a ball, whose corners on
+    the way all lie in one plane with the origin, the next corner is one off that plane.
+    """
+    square = dot(nearest, nearest)
+    away, lies_on = _off_plane(two.pos - one.pos, corners, weights, square)
+    corner, point = difference(one, two, torch.where(lies_on, away, -nearest))
+    ahead = dot(nearest, corner)
     length = square.sqrt()
     far = (ahead > cutoff * length).squeeze(-1)
     arrived = (square - ahead <= _CONVERGED * square).squeeze(-1)
@@ -245,6 +256,8 @@ def _closer(
     nearest_new = (weights_new.unsqueeze(-1) * corners_new).sum(-2)
     better = (dot(nearest_new, nearest_new) < square).squeeze(-1)
 
+    on_plane = lies_on.squeeze(-1)
+    far, arrived = far & ~on_plane, arrived & ~on_plane
     move = on & ~far & ~arrived & (holds | better)
     inside = inside | (move & holds)
     near = near & ~(on & far)
@@ -255,6 +268,25 @@ def _closer(
         torch.where(wide, corners_new, corners), torch.where(wide, points_new, points),
         torch.where(step, weights_new, weights),
     )  # fmt: skip
+
+
+def _off_plane(
+    center: Tensor, corners: Tensor, weights: Tensor, square: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Normal of the triangle that is nearest, to the side where D is; whether the origin is on it.
+
+    Args:
+        center: (..., 3) of set 2 from that of set 1; D's is opposite.
+        corners: (..., 4, 3) of D.
+        weights: (..., 4) of the nearest point.
+        square: (..., 1) of its distance.
+    """
+    held, order = weights.topk(3, -1)
+    a, b, c = rows(corners, order).unbind(-2)
+    normal = math.cross(b - a, c - a)
+    normal = normal * sign(dot(normal, center) < 0, normal)
+    scale = (corners * corners).sum(-1).amax(-1, keepdim=True)
+    return normal, (held[..., 2:] > 0) & (square <= _ON_PLANE**2 * scale)
 
 
 def _nearest_of(corners: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,7 +321,8 @@ def _nearest_of(corners: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
     volumes = _volumes(corners)
     total = volumes.sum(-1, keepdim=True)
     bound = (corners * corners).sum(-1).amax(-1, keepdim=True) ** 1.5 * _FLAT
-    holds = (volumes * total > 0).all(-1) & used.all(-1) & (total.abs() > bound).squeeze(-1)
+    holds = (volumes * total > -_ON_PLANE * total * total).all(-1) & used.all(-1)
+    holds = holds & (total.abs() > bound).squeeze(-1)
     inner = volumes / choose(total == 0, 1.0, total)
     return torch.where(holds.unsqueeze(-1), inner, nearest), holds
 
