@@ -99,8 +99,7 @@ class VectorEnv(gym.vector.VectorEnv):
         self.backend = backend
         if autoreset not in MODES:
             raise ValueError(f"autoreset must be one of {list(MODES)}, not {autoreset!r}")
-        self.autoreset = autoreset
-        self._strict = strict
+        self.autoreset, self._strict = autoreset, strict
         self.sim = build(
             scene, self.num_envs, device=device, dtype=dtype, engine=engine, strict=strict,
             max_contacts=max_contacts,
