@@ -159,3 +159,24 @@ def test_c36_a_force_that_is_no_number_troubles_its_own_world_only(field, value)
     sim.step()
     clean.step()
     assert torch.equal(sim.qpos, clean.qpos)
+
+
+MESH = '<asset><mesh name="m" {}/></asset><worldbody><body><geom type="mesh" mesh="m"/></body>'
+FIELD = '<asset><hfield name="h" {}/></asset><worldbody><geom type="hfield" hfield="h"/>'
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        (MESH.format('vertex="0 0 0 1 0 0 0 1 0 1 1 0"'), "mesh 'm' has coplanar vertices"),
+        (MESH.format('vertex="0 0 0 1 0 0 0 1 0"'), r"at least 4 vertices required\n.*name 'm'"),
+        (MESH.format('file="nothing.stl"'), "opening file 'nothing.stl'"),
+        (FIELD.format('nrow="3" ncol="3" size="1 1 1 1" elevation="1"'), r"must match nrow\*ncol"),
+        (FIELD.format('nrow="3" ncol="3" size="1 -1 1 1"'), r"not positive in hfield\n.*name 'h'"),
+        (FIELD.format('nrow="1" ncol="3" size="1 1 1 1"'), r"at least 2\n.*name 'h'"),
+        (FIELD.format('size="1 1 1 1" file="none.png"'), "opening file 'none.png'"),
+    ],
+)  # fmt: skip
+def test_meshes_and_height_fields_that_are_none(inside, message):
+    with pytest.raises(ValueError, match=message):
+        alloy.build(f"<mujoco>{inside}</worldbody></mujoco>")
