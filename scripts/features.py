@@ -66,12 +66,20 @@ _FEATURES = {
         "solver Newton": _option('solver="Newton"'),
         "solver CG": _option('solver="CG"'),
         "solver PGS": _option('solver="PGS"'),
-        "noslip": _option('noslip_iterations="3"'),
+        "noslip": _model(
+            top='<option noslip_iterations="3"/>',
+            joint='frictionloss=".3"',
+            more='<geom type="plane" size="3 3 1" pos="0 0 .3"/>',
+        ),
+        "noslip, elliptic": _model(
+            top='<option noslip_iterations="100" noslip_tolerance="0" cone="elliptic"/>',
+            more='<geom type="plane" size="3 3 1" pos="0 0 .3"/>',
+        ),
         "override of contact parameters": _option("", '<flag override="enable"/>'),
         "sleep": _option("", '<flag sleep="enable"/>'),
         "fluid, inertia box": _option('density="1.2" viscosity=".1" wind="1 0 0"'),
         "fluid, ellipsoid": _model(
-            top='<option density="1.2"/>', geom='fluidshape="ellipsoid"'
+            top='<option density="9" viscosity=".1" wind="1 0 0"/>', geom='fluidshape="ellipsoid"'
         ),
     },
     "joint": {
@@ -82,6 +90,7 @@ _FEATURES = {
         "armature": _model(joint='armature=".1"'),
         "polynomial stiffness": _model(joint='stiffness="3 1"'),
         "polynomial damping": _model(joint='damping=".3 1"'),
+        "plastic spring": _model(joint='stiffness="3" springyield="1"'),
         "gravity compensation": _model(more='<body gravcomp="1"><joint/><geom size=".1"/></body>'),
         "mocap body": _model(more='<body mocap="true"><geom size=".1" contype="0"/></body>'),
     },
@@ -113,7 +122,11 @@ _FEATURES = {
         "side site": _tendon(WRAPPED.format("gb", ' sidesite="sa"')),
         "limits": _tendon(SPATIAL.format('range="0 .5"') + FIXED.format('range="-.1 .1"')),
         "friction loss": _tendon(SPATIAL.format('frictionloss=".2"')),
-        "armature": _tendon(FIXED.format('armature=".2"')),
+        "armature": _tendon(FIXED.format('armature=".2"') + SPATIAL.format('armature=".3"')),
+        "polynomial stiffness and damping": _tendon(
+            FIXED.format('stiffness="3 1" damping="1 .5"') + SPATIAL.format('stiffness="0 2 1"')
+        ),
+        "plastic spring": _tendon(FIXED.format('stiffness="3" springyield="1"')),
     },
     "transmission": {
         name: _actuator(text)
@@ -139,8 +152,21 @@ _FEATURES = {
             "filterexact": '<general joint="h" dyntype="filterexact" dynprm=".1"/>',
             "muscle": f'<muscle joint="h" {MUSCLE}/>',
             "dcmotor": '<dcmotor joint="h" motorconst="1 1" resistance="2"/>',
+            "dcmotor with a coil, heat and friction": '<dcmotor joint="h" motorconst="1 1" '
+            'resistance="2" inductance=".1" thermal="3 2 0 .004 20 25" lugre="9 2 .5 .8 .1" '
+            'cogging=".3 7 .2" saturation="3 0 90"/>',
+            "dcmotor with a controller": '<dcmotor joint="h" motorconst="1 1" resistance="2" '
+            'input="pos" controller="9 3 1 4 .2 5"/>',
+            "dcmotor with two controls": '<dcmotor joint="h" motorconst="1 1" resistance="2" '
+            'input="pos vel" controller="9 0 1"/>',
+            "damping and armature": '<motor joint="h" damping=".2 .1" armature=".1" gear="2"/>'
+            '<motor tendon="r" damping=".2" armature=".1"/>',
+            "pid": '<pid joint="h" kp="1"/>',
+            "orientation": '<orientation joint="q" kp="1"/>',
             "user": '<general joint="h" gaintype="user"/>',
             "delay": '<motor joint="h" delay=".01" nsample="10"/>',
+            "delay, linear and cubic": '<motor joint="h" delay=".011" nsample="9" interp="linear"/>'
+            '<motor joint="s" delay=".011" nsample="10" interp="cubic"/>',
         }.items()
     },
     "sensor": {

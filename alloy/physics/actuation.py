@@ -165,15 +165,19 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
         if t.muscle_gain is not None:
             own = muscle.gain(m, d.actuator_length, d.actuator_velocity)[1]
             slope = slope + torch.where(t.muscle_gain, own * factor, 0.0)
+    force, own = d.actuator_force, None
     if t.dcmotor is not None:
         ctrl, motion = clamped_ctrl(m, d, t), (d.actuator_length, d.actuator_velocity)
-        own = dcmotor.motors(m, d, t.dcmotor, *motion, ctrl).slope @ t.dcmotor.rows
-        slope = torch.where(t.dcmotor.is_motor, own, slope)
+        own = dcmotor.motors(m, d, t.dcmotor, *motion, ctrl)
+        slope = torch.where(t.dcmotor.is_motor, own.slope @ t.dcmotor.rows, slope)
+        force = torch.where(t.dcmotor.is_motor, own.force @ t.dcmotor.rows, force)
+    if t.force_limit is not None:
+        at_limit = t.force_limit.reached(force, m.actuator_forcerange)
+        slope = torch.where(at_limit, 0.0, slope)
+    if own is not None and t.dcmotor is not None:
+        slope = slope + own.slope_beside @ t.dcmotor.rows
     if t.enabled is not None:
         slope = torch.where(t.enabled, slope, 0.0)
-    if t.force_limit is not None:
-        at_limit = t.force_limit.reached(d.actuator_force, m.actuator_forcerange)
-        slope = torch.where(at_limit, 0.0, slope)
     if t.joint_limit is not None:
         at_limit = t.joint_limit.reached(d.qfrc_actuator, m.jnt_actfrcrange[:, t.dof_joint])
         held = at_limit.to(slope.dtype) @ t.joint_actuators

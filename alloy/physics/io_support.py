@@ -72,18 +72,25 @@ def _tendon_kind(mj: mujoco.MjModel, tendon: int) -> str:
 def _options(mj: mujoco.MjModel) -> dict[str, str]:
     """What was chosen where Alloy has a choice, or takes part in another way."""
     opt = mj.opt
-    return {
+    chosen = {
         "timestep": f"{opt.timestep:g} s",
         "integrator": spelled(mujoco.mjtIntegrator, opt.integrator),
         "cone": spelled(mujoco.mjtCone, opt.cone),
     }
+    if opt.noslip_iterations:
+        chosen["noslip_iterations"] = f"{opt.noslip_iterations}, which end together for all islands"
+    return chosen
 
 
 def _ignored(mj: mujoco.MjModel) -> Iterator[tuple[str, str]]:
     """What has no part in the physics, or none here, and why that is right."""
     solver = spelled(mujoco.mjtSolver, mj.opt.solver)
     if solver != "newton":
-        yield "option solver", f"{solver!r}: Newton's method finds the minimum that {solver} seeks"
+        yield (
+            "option solver",
+            f"{solver!r}: Newton's method takes its place and finds the minimum that {solver} "
+            "seeks; iterations and tolerance are its own",
+        )
     counts: dict[str, tuple[Any, str]] = {
         "user data": (
             mj.nuserdata or any(getattr(mj, f"nuser_{k}") for k in _USER),

@@ -88,6 +88,18 @@ def test_friction_losses_without_slip_equal_mujocos(seed):
     assert moved(mj, mjd) > 1e-3
 
 
+def test_a_direction_in_which_nothing_moves_has_no_friction():
+    """A hinged rod against a wall: across its plane it cannot slip."""
+    rod = """<mujoco><option cone="elliptic"/><worldbody>
+      <geom type="plane" size="9 9 1" pos="0 0 -.2"/>
+      <body><joint axis="0 1 0"/><geom type="capsule" size=".05" fromto="0 0 0 .5 0 -.16"/></body>
+      <body pos="2 0 -.11"><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
+    mj, mjd = start(rod, 5, 0)
+    assert mjd.ncon == 2
+    compare(mj, mjd, 1e-8)
+    assert moved(mj, mjd) > 1e-3
+
+
 def test_without_friction_noslip_changes_nothing():
     mj, mjd = start(CONTACTS["condim1-elliptic-1"], 5, 0)
     compare(mj, mjd, 1e-9)

@@ -58,6 +58,9 @@ def _actuation(m: Model, d: Data) -> Data:
     if own is not None and t.dcmotor is not None:
         force = torch.where(t.dcmotor.is_motor, own.force @ t.dcmotor.rows, force)
     force = _clamped_force(m, t, force)
+    if own is not None and t.dcmotor is not None:
+        beside = own.beside @ t.dcmotor.rows
+        force = force + (beside if t.enabled is None else torch.where(t.enabled, beside, 0.0))
     if moment is None:
         joint = (force * m.actuator_gear[..., 0]) @ t.moment
     else:

@@ -42,8 +42,11 @@ class DcMotorTables:
 class Motors(NamedTuple):
     """What the motors do, (W, n) each."""
 
-    force: Tensor
-    slope: Tensor  # derivative of the force by the velocity, as the implicit integrators take it
+    force: Tensor  # of the current, before its limit
+    beside: Tensor  # of cogging and friction, which have none
+    # their derivatives by the velocity, as the implicit integrators take them
+    slope: Tensor
+    slope_beside: Tensor
     rates: Tensor  # (W, na) of the states, zero for other activations
 
 
@@ -93,18 +96,20 @@ def motors(
         used = torch.where(t.has_state[4], current + held * tau * reach, settled)
         share = torch.where(t.has_state[4], torch.where(rate.abs() < most, reach, 0.0), share)
         rates["current"] = held
-    force = constant * used + bias[..., 0] * torch.sin(bias[..., 1] * length + bias[..., 2])
+    beside = bias[..., 0] * torch.sin(bias[..., 1] * length + bias[..., 2])
     slope = constant * (voltage_slope - constant) / resistance * share
     if t.has[2]:
         lost = state["temperature"] / dyn[..., 2].clamp(min=MINVAL)
         heat = current * current * resistance - lost
         rates["temperature"] = heat / dyn[..., 3].clamp(min=MINVAL)
+    slope_beside = zero
     if t.has[3]:
         rates["bristle"] = _slip(bias, dyn, velocity) * state["bristle"] + velocity
         friction = dyn[..., 5] * state["bristle"] + dyn[..., 6] * rates["bristle"]
-        force = force - torch.where(t.has_state[3], friction, 0.0)
-        slope = slope - torch.where(t.has_state[3], dyn[..., 6], 0.0)
-    return Motors(force, slope, torch.cat([rates[name] for name in STATES], -1) @ t.place)
+        beside = beside - torch.where(t.has_state[3], friction, 0.0)
+        slope_beside = torch.where(t.has_state[3], -dyn[..., 6], zero)
+    moved = torch.cat([rates[name] for name in STATES], -1) @ t.place
+    return Motors(constant * used, beside, slope, slope_beside, moved)
 
 
 def _controlled(

@@ -5,8 +5,7 @@ found again without the regularisation, with the normal forces held. That minimi
 1/2 f' A f + f' (J a0 - aref) over the friction forces f within their bounds, where A is the inverse
 inertia that the rows see and a0 the acceleration without f, by sweeps that improve one force at a
 time (a pyramid's tangent, a friction loss) or those of one elliptic contact together.
-Source: MuJoCo manual, Computation, Solver algorithms, Noslip solver; More and Sorensen (1983) for
-the minimum of a quadratic in a ball.
+Source: MuJoCo manual, Computation, Solver algorithms, Noslip solver.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from alloy.ops.reference import cone, linear
 if TYPE_CHECKING:
     from alloy.physics.layout import ConstraintLayout
 
-_FLAT = 1e-10  # determinant below which a contact of condim 3 or 4 has no friction
 _WORSE = 1e-10  # change of the cost that undoes an improvement
-_BALL_ITERATIONS = 40  # of the multiplier in a ball; a handful is enough unless nothing holds
+_BALL_ITERATIONS = 20  # of Newton's method for the multiplier in a ball, as in MuJoCo
+_BALL_TOLERANCE = 1e-10  # of the squared force, and where it ends
 
 
 @dataclass(frozen=True)
@@ -171,21 +170,26 @@ def _in_ellipsoid(
     """The forces (W, n) of least cost with sum of (f / friction)^2 at most normal^2."""
     pull = (residual - (block @ old.unsqueeze(-1)).squeeze(-1)) * friction
     scaled = friction.unsqueeze(-1) * block * friction.unsqueeze(-2)
+    # directions in which nothing moves have no force; of those that move together, the least
+    own = scaled.diagonal(dim1=-2, dim2=-1)
+    dead = own < MINVAL
+    ridge = torch.where(dead, 1.0, 0.1 * torch.finfo(own.dtype).eps ** 0.5 * own)
+    scaled = scaled + torch.diag_embed(ridge)
+    pull = torch.where(dead, 0.0, pull)
     eye = torch.eye(old.shape[-1], dtype=old.dtype, device=old.device)
-    flat = _is_flat(scaled)
-    holds = ~flat & (normal >= MINVAL)
-    scaled = torch.where(flat.unsqueeze(-1), eye, scaled)
+    holds = normal >= MINVAL
     radius = torch.where(holds, normal, 1.0)
+    square = radius * radius
+    enough = (4 * torch.finfo(own.dtype).eps * square).clamp(min=_BALL_TOLERANCE)
 
     def body(on: Tensor, multiplier: Tensor, y: Tensor) -> control.Carry:
         lower = torch.linalg.cholesky_ex(scaled + multiplier.unsqueeze(-1) * eye).L
         half = torch.linalg.solve_triangular(lower, -pull.unsqueeze(-1), upper=False)
         y = torch.where(on, _back(lower, half), y)
-        length = safe_norm(y, keepdim=True)
-        on = on & (length > radius * (1 + 1e-14))
+        over = dot(y, y).unsqueeze(-1) - square
+        on = on & (over > enough)
         slope = torch.linalg.solve_triangular(lower, y.unsqueeze(-1), upper=False).squeeze(-1)
-        more = (length / radius - 1) * dot(y, y).unsqueeze(-1)
-        more = more / dot(slope, slope).unsqueeze(-1).clamp(min=MINVAL)
+        more = over / (2 * dot(slope, slope)).unsqueeze(-1).clamp(min=MINVAL)
         return on, torch.where(on, multiplier + more, multiplier), y
 
     start = (holds, torch.zeros_like(normal), torch.zeros_like(pull))
@@ -197,12 +201,3 @@ def _in_ellipsoid(
 
 def _back(lower: Tensor, half: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(lower.mT, half, upper=True).squeeze(-1)
-
-
-def _is_flat(a: Tensor) -> Tensor:
-    """Matrices (W, n, n) that MuJoCo takes for singular, bool (W, 1): small ones by determinant."""
-    root = torch.linalg.cholesky_ex(a).L.diagonal(dim1=-2, dim2=-1)
-    pivots = root * root
-    if a.shape[-1] > 3:
-        return ~(pivots.amin(-1, keepdim=True) >= MINVAL)
-    return ~(pivots.prod(-1, keepdim=True) >= _FLAT)
