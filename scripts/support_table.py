@@ -79,7 +79,7 @@ def without_kernel(m: Model) -> list[str]:
         "passive forces": passive.has_kernel(m),
         "contacts": contacts.has_kernel(m),
         "constraint rows": constraint.has_kernel(m.efc),
-        "solver": not m.efc.n_tendon_losses,
+        "solver": not (m.efc.n_tendon_losses or m.opt.noslip_iterations),
         "actuation": actuation.has_kernel(m),
         "sensors": not m.nsensor or sensor.has_kernel(m.derived["sensor"]),
     }
