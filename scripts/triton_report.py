@@ -287,7 +287,7 @@ def work_table(steps: dict[str, Step], work: Work) -> list[str]:
                   for kind, need in zip(kinds, needs, strict=True)]  # fmt: skip
         rows.append([name, f"{total['flops']:,}", f"{total['instructions']:,}",
                      f"{total['bytes'] / 1e3:.0f}", f"{step.bytes / 1e3:.0f}",
-                     *(f"{b:.3g}" for b in bounds)])  # fmt: skip
+                     *(f"{b:,.0f}" if b >= 100 else f"{b:.3g}" for b in bounds)])  # fmt: skip
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
