@@ -34,7 +34,7 @@ from alloy.ops.reference.convex import (
     Apart,
     Convex,
     Mesh,
-    as_double,
+    convex_of,
     difference,
     rows,
     separate,
@@ -72,8 +72,8 @@ def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) 
     dtype, lead = pos1.dtype, pos1.shape[:-1]
     wide = [x.double() for x in (pos2 - pos1, mat1, size1, mat2, size2)]
     apart, mat1, size1, mat2, size2 = (x.expand(*lead, *x.shape[2:]) for x in wide)
-    one = Convex(kind[0], torch.zeros_like(apart), mat1, size1, as_double(mesh1))
-    two = Convex(kind[1], apart, mat2, size2, as_double(mesh2))
+    one = convex_of(kind[0], torch.zeros_like(apart), mat1, size1, mesh1)
+    two = convex_of(kind[1], apart, mat2, size2, mesh2)
     radius = size1[..., :1] if kind[0] in (SPHERE, CAPSULE) else torch.zeros_like(apart[..., :1])
     margin = margin.double().expand(lead).unsqueeze(-1)
     size = (reach(one) + reach(two)).clamp(min=math.MINVAL)
@@ -152,7 +152,7 @@ def plane_mesh(
 def reach(body: Convex) -> Tensor:
     """Radius (...,) about its centre of what holds the set."""
     if body.kind == MESH:
-        return torch.linalg.vector_norm(body.hull.corners, dim=-1).amax(-1)
+        return torch.linalg.vector_norm(body.hull, dim=-1).amax(-1)
     if body.kind == SPHERE:
         return torch.zeros_like(body.pos[..., 0])
     if body.kind == CAPSULE:

@@ -23,7 +23,7 @@ from alloy import math
 from alloy.ops.control import where_on
 from alloy.ops.reference.collide_convex import reach, single
 from alloy.ops.reference.collide_shared import FAR, choose, make_frame, table, to_local, to_world
-from alloy.ops.reference.convex import CAPSULE, MESH, SPHERE, Convex, Mesh, as_double
+from alloy.ops.reference.convex import CAPSULE, MESH, SPHERE, Convex, Mesh, convex_of
 
 SLOTS = 12  # contacts of a pair
 _AROUND = tuple(
@@ -60,7 +60,7 @@ def hfield_collider(kind: int) -> Callable[..., tuple[Tensor, ...]]:
         frame = mat1.double()
         pos = to_local(frame, (pos2 - pos1).double())
         size = size2.double().expand(*lead, 3)
-        body = Convex(kind, pos, frame.mT @ mat2.double(), size, as_double(mesh2))
+        body = convex_of(kind, pos, frame.mT @ mat2.double(), size, mesh2)
         radius = size[..., :1] if kind in (SPHERE, CAPSULE) else torch.zeros_like(size[..., :1])
         margin = margin.double().expand(lead).unsqueeze(-1)
         dist, point, normal, beyond = _prisms(body, radius, margin, field)
@@ -179,20 +179,26 @@ def _prism(top: Tensor, base: Tensor) -> Convex:
     corners = corners - middle.unsqueeze(-2)
     lead, device = middle.shape[:-1], middle.device
 
+    count = middle[..., 0].numel()
+
     def tables(values: tuple) -> Tensor:
         fixed = math.constant(values, torch.int64, device)
-        return fixed.expand(*lead, *fixed.shape)
+        return fixed.expand(count, *fixed.shape)
 
-    faces = tables(_FACES)
+    faces = math.constant(_FACES, torch.int64, device).expand(*lead, 5, 4)
     a, b, c = (corners.gather(-2, faces[..., k, None].expand(*lead, 5, 3)) for k in range(3))
     normals = math.cross(b - a, c - a)
     normals = normals / torch.linalg.vector_norm(normals, dim=-1, keepdim=True)
     # which way round the triangles are seen differs; outward is away from the middle
     normals = normals * choose((normals * a).sum(-1, keepdim=True) >= 0, 1.0, -torch.ones_like(a))
-    never = torch.zeros(*lead, 6, dtype=torch.bool, device=device)
-    mesh = Mesh(corners, never, normals, faces, tables(_COUNTS), tables(_HOLDS), tables(_EDGES))
+    never = torch.zeros(count, 6, dtype=torch.bool, device=device)
+    mesh = Mesh(
+        corners.reshape(count, 6, 3), never, normals.reshape(count, 5, 3), tables(_FACES),
+        tables(_COUNTS), tables(_HOLDS), tables(_EDGES),
+    )  # fmt: skip
+    pair = torch.arange(count, device=device).reshape(lead)
     eye = torch.eye(3, dtype=top.dtype, device=device).expand(*lead, 3, 3)
-    return Convex(MESH, middle, eye, torch.zeros_like(middle), mesh)
+    return Convex(MESH, middle, eye, torch.zeros_like(middle), corners, pair, mesh)
 
 
 def _chosen(touch: Tensor, dist: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:

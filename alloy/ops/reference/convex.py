@@ -42,14 +42,6 @@ class Mesh(NamedTuple):
     neighbours: Tensor  # (P, V, D) the corner before it in each of these
 
 
-def as_double(mesh: Mesh | None) -> Mesh | None:
-    """The hulls in double precision, with a leading dimension for worlds."""
-    if mesh is None:
-        return None
-    wide = {"corners": mesh.corners.double(), "face_normal": mesh.face_normal.double()}
-    return Mesh(*(x.unsqueeze(0) for x in mesh._replace(**wide)))
-
-
 def rows(values: Tensor, index: Tensor) -> Tensor:
     """Rows (..., n, k) of values (..., m, k) by index (..., n)."""
     values = values.expand(*index.shape[:-1], *values.shape[-2:])
@@ -63,22 +55,37 @@ class Convex(NamedTuple):
     pos: Tensor  # (..., 3)
     mat: Tensor  # (..., 3, 3)
     size: Tensor  # (..., 3)
-    mesh: Mesh | None = None
+    corners: Tensor | None = None  # (..., V, 3) of a mesh, in its frame
+    pair: Tensor | None = None  # (...,) its row in the tables of `mesh`
+    mesh: Mesh | None = None  # of all pairs: these tables are not taken along, see `parts`
 
     def parts(self) -> tuple[Tensor, ...]:
-        """The tensors that it is made of; `with_parts` puts them together again."""
-        return self.pos, self.mat, self.size, *(self.mesh or ())
+        """The tensors that it is made of; `with_parts` puts others in their place."""
+        own = (self.pos, self.mat, self.size)
+        return own if self.corners is None else (*own, self.corners, self.rows_of_mesh)
 
     def with_parts(self, *parts: Tensor) -> Convex:
         """A set of the same kind made of other tensors."""
         pos, mat, size, *mesh = parts
-        return Convex(self.kind, pos, mat, size, Mesh(*mesh) if mesh else None)
+        corners, pair = mesh if mesh else (None, None)
+        return Convex(self.kind, pos, mat, size, corners, pair, self.mesh)
 
     @property
-    def hull(self) -> Mesh:
-        """The hull of a mesh."""
-        assert self.mesh is not None
-        return self.mesh
+    def hull(self) -> Tensor:
+        """Corners (..., V, 3) of a mesh."""
+        assert self.corners is not None
+        return self.corners
+
+    @property
+    def rows_of_mesh(self) -> Tensor:
+        """Row (...,) of a mesh in the tables of all."""
+        assert self.pair is not None
+        return self.pair
+
+    def table(self, name: str, index: Tensor) -> Tensor:
+        """Rows (..., n, k) of a table of its mesh by index (..., n)."""
+        values = getattr(self.mesh, name)
+        return values[self.rows_of_mesh.unsqueeze(-1), index]
 
     def support(self, direction: Tensor) -> Tensor:
         """A point (..., 3) farthest in a direction (..., 3), which need not have unit length."""
@@ -103,11 +110,11 @@ class Convex(NamedTuple):
             return torch.cat([rim, size[..., 1:2] * sign(way[..., 2:] >= 0, way)], -1)
         if self.kind == BOX:
             return size * sign(way >= 0, way)
-        return rows(self.hull.corners, self._top(way)).squeeze(-2)
+        return rows(self.hull, self._top(way)).squeeze(-2)
 
     def _top(self, way: Tensor) -> Tensor:
         """Which corner (..., 1) of a mesh is farthest along a direction in its frame."""
-        return (self.hull.corners @ way.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
+        return (self.hull @ way.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
 
     def curvature(self, normal: Tensor) -> Tensor:
         """Derivative (..., 3, 3) of the support point by a unit direction; zero where flat."""
@@ -149,8 +156,8 @@ class Convex(NamedTuple):
             return []
         local = math.rotate_inv(self.mat, way)
         best = self._top(local)
-        ends = rows(self.hull.corners, rows(self.hull.neighbours, best).squeeze(-2))
-        along = ends - rows(self.hull.corners, best)
+        ends = rows(self.hull, self.table("neighbours", best).squeeze(-2))
+        along = ends - rows(self.hull, best)
         along = along / torch.linalg.vector_norm(along, dim=-1, keepdim=True)
         steep = (along @ local.unsqueeze(-1)).squeeze(-1).abs()
         level = rows(along, steep.topk(2, -1, largest=False).indices)
@@ -166,10 +173,21 @@ class Convex(NamedTuple):
             return [self.mat[..., 2] * sign(local[..., 2:] >= 0, local)]
         if self.kind != MESH:
             return []
-        around = rows(self.hull.around, self._top(local)).squeeze(-2)
-        normals = rows(self.hull.face_normal, around)
+        around = self.table("around", self._top(local)).squeeze(-2)
+        normals = self.table("face_normal", around)
         best = (normals @ local.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
         return [math.rotate(self.mat, rows(normals, best).squeeze(-2))]
+
+
+def convex_of(
+    kind: int, pos: Tensor, mat: Tensor, size: Tensor, mesh: Mesh | None = None
+) -> Convex:
+    """Sets (W, P) in double precision; a mesh has tables of the P pairs."""
+    if mesh is None:
+        return Convex(kind, pos, mat, size)
+    mesh = mesh._replace(corners=mesh.corners.double(), face_normal=mesh.face_normal.double())
+    pair = torch.arange(len(mesh.corners), device=pos.device).expand(pos.shape[:-1])
+    return Convex(kind, pos, mat, size, mesh.corners.unsqueeze(0), pair, mesh)
 
 
 class Apart(NamedTuple):

@@ -24,7 +24,7 @@ from alloy.ops.reference.collide_shared import (
     sign,
     table,
 )
-from alloy.ops.reference.convex import BOX, CAPSULE, CYLINDER, MESH, Convex, Mesh, rows
+from alloy.ops.reference.convex import BOX, CAPSULE, CYLINDER, MESH, Convex, rows
 from alloy.ops.reference.convex_clip import SLOTS, clipped, cut, flat, four, packed
 
 _FACING = 0.996  # cosine
@@ -159,7 +159,7 @@ def _feature(body: Convex, way: Tensor) -> _Feature:
     elif body.kind == CAPSULE:
         out = _capsule_feature(body, local)
     else:
-        out = _mesh_feature(body.hull, local)
+        out = _mesh_feature(body, local)
     corners = torch.cat([out.begin.unsqueeze(-2), out.ends], -2)
     corners = body.pos.unsqueeze(-2) + math.rotate(body.mat.unsqueeze(-3), corners)
     return out._replace(
@@ -212,22 +212,25 @@ def _capsule_feature(body: Convex, way: Tensor) -> _Feature:
     )
 
 
-def _mesh_feature(mesh: Mesh, way: Tensor) -> _Feature:
+def _mesh_feature(body: Convex, way: Tensor) -> _Feature:
     """The corners that are farthest up to rounding, and the faces that have all of them."""
-    height = (mesh.corners @ way.unsqueeze(-1)).squeeze(-1)
+    corners = body.hull
+    height = (corners @ way.unsqueeze(-1)).squeeze(-1)
     top = height.amax(-1, keepdim=True)
-    slack = _LEVEL * mesh.corners.abs().amax((-1, -2)).unsqueeze(-1)
+    slack = _LEVEL * corners.abs().amax((-1, -2)).unsqueeze(-1)
     touches = height >= top - slack
     weight = touches.to(way.dtype)
-    middle = (weight.unsqueeze(-1) * mesh.corners).sum(-2) / weight.sum(-1, keepdim=True)
+    middle = (weight.unsqueeze(-1) * corners).sum(-2) / weight.sum(-1, keepdim=True)
     best = height.argmax(-1, keepdim=True)
-    begin = rows(mesh.corners, best)
-    faces = rows(mesh.around, best).squeeze(-2)
-    normals = rows(mesh.face_normal, faces)
+    begin = rows(corners, best)
+    faces = body.table("around", best).squeeze(-2)
+    normals = body.table("face_normal", faces)
     holds = ((middle.unsqueeze(-2) - begin) * normals).sum(-1) >= -slack
     facing = (normals @ way.unsqueeze(-1)).squeeze(-1) > _LEVEL
-    ends = rows(mesh.corners, rows(mesh.neighbours, best).squeeze(-2))
-    dim = (touches & ~mesh.repeats).sum(-1, keepdim=True).clamp(max=3)
+    ends = rows(corners, body.table("neighbours", best).squeeze(-2))
+    assert body.mesh is not None
+    repeats = body.mesh.repeats[body.rows_of_mesh]
+    dim = (touches & ~repeats).sum(-1, keepdim=True).clamp(max=3)
     level = ((ends - begin) @ way.unsqueeze(-1)).squeeze(-1).abs() <= slack
     is_edge = (dim == 1) | ((dim == 2) & level)
     rim = torch.zeros_like(dim, dtype=torch.bool)
@@ -245,8 +248,8 @@ def _polygon(body: Convex, feature: _Feature, face: Tensor) -> tuple[Tensor, ...
         rim, cap = body.size[..., None, :1] * table(_CAP, normal), body.size[..., None, 1:2] * up
         corners = torch.cat(torch.broadcast_tensors(rim[..., :1], -up * rim[..., 1:], cap), -1)
     else:
-        mesh = body.hull
-        corners = rows(mesh.corners, rows(mesh.face_corner, face).squeeze(-2).flip(-1))
+        names = body.table("face_corner", face).squeeze(-2).flip(-1)
+        corners = rows(body.hull, names)
     return normal, body.pos.unsqueeze(-2) + math.rotate(body.mat.unsqueeze(-3), corners)
 
 

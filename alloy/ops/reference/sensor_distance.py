@@ -21,7 +21,7 @@ from alloy.ops.reference.collide import (
 )
 from alloy.ops.reference.collide_convex import reach, single
 from alloy.ops.reference.collide_shared import FAR, first
-from alloy.ops.reference.convex import Convex, as_double
+from alloy.ops.reference.convex import convex_of
 from alloy.ops.reference.sensor_boxes import box_box_segment
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def _between_convex(
     lead = pos1.shape[:-1]
     wide = [x.double() for x in (pos2 - pos1, mat1, size1, mat2, size2)]
     apart, mat1, size1, mat2, size2 = (x.expand(*lead, *x.shape[2:]) for x in wide)
-    one = Convex(p.kind[0], torch.zeros_like(apart), mat1, size1, as_double(p.mesh1))
-    two = Convex(p.kind[1], apart, mat2, size2, as_double(p.mesh2))
+    one = convex_of(p.kind[0], torch.zeros_like(apart), mat1, size1, p.mesh1)
+    two = convex_of(p.kind[1], apart, mat2, size2, p.mesh2)
     is_round = p.kind[0] in (SPHERE, CAPSULE)
     radius = size1[..., :1] if is_round else torch.zeros_like(apart[..., :1])
     reached = (reach(one) + reach(two)).clamp(min=MINVAL)
