@@ -39,6 +39,16 @@ MOTORS = {
 }
 
 
+def run(f, steps: int) -> None:
+    """Both engines from here; velocities and states of the motors stay the same."""
+    d = f.d
+    for _ in range(steps):
+        d = forward.step(f.m, d)
+        mujoco.mj_step(f.mj, f.mjd)
+    assert_close(d.qvel, f.mjd.qvel, "qvel")
+    assert_close(d.act, f.mjd.act, "act")
+
+
 @pytest.mark.parametrize("integrator", {"Euler": 0, "implicit": 2, "implicitfast": 3}.items())
 @pytest.mark.parametrize("which", MOTORS)
 def test_forces_rates_and_a_run_equal_mujoco(which, integrator):
@@ -46,12 +56,7 @@ def test_forces_rates_and_a_run_equal_mujoco(which, integrator):
     d = forward.forward(f.m, f.d)
     for field in ("actuator_force", "act_dot", "qfrc_actuator"):
         assert_close(getattr(d, field), getattr(f.mjd, field), field)
-    d = f.d
-    for _ in range(30):
-        d = forward.step(f.m, d)
-        mujoco.mj_step(f.mj, f.mjd)
-    assert_close(d.qvel, f.mjd.qvel, "qvel")
-    assert_close(d.act, f.mjd.act, "act")
+    run(f, 30)
 
 
 RUNGE_KUTTA = [name for name, text in MOTORS.items() if LUGRE not in text]
@@ -60,12 +65,7 @@ RUNGE_KUTTA = [name for name, text in MOTORS.items() if LUGRE not in text]
 @pytest.mark.parametrize("which", RUNGE_KUTTA)
 def test_runge_kutta_equals_mujoco(which):
     f = fixture(CHAIN.format(MOTORS[which], OTHER), 1, integrator=1)
-    d = f.d
-    for _ in range(5):
-        d = forward.step(f.m, d)
-        mujoco.mj_step(f.mj, f.mjd)
-    assert_close(d.qvel, f.mjd.qvel, "qvel")
-    assert_close(d.act, f.mjd.act, "act")
+    run(f, 5)
 
 
 def test_a_stalled_motor_by_hand():
@@ -84,12 +84,7 @@ def test_disabled_motors_stand_still():
     text = CHAIN.format('inductance=".1" group="3"', OTHER)
     text = text.replace("<option ", '<option actuatorgroupdisable="3" ')
     f = fixture(text, 1)
-    d = f.d
-    for _ in range(3):
-        d = forward.step(f.m, d)
-        mujoco.mj_step(f.mj, f.mjd)
-    assert_close(d.act, f.mjd.act, "act")
-    assert_close(d.qvel, f.mjd.qvel, "qvel")
+    run(f, 3)
 
 
 @pytest.mark.parametrize(
