@@ -18,8 +18,8 @@ from alloy.ops.control import where_on, while_loop
 from alloy.ops.reference.collide_shared import choose, dot
 from alloy.ops.reference.convex import Apart, Convex, barycentric, difference, rows
 
-CORNERS = 48  # of the polytope; its faces are at most twice as many
-_ROUNDS = (4, 6, CORNERS - 14)  # of corners at a time
+# corners of the polytope: room for so many is made in turn; its faces are at most twice as many
+_ROOM = (8, 16, 48)
 # of the size: D ends at a face that cannot move out by more; where it is curved, others go on
 _GROWTH, _GROWTH_CURVED = 1e-11, 1e-5
 _SEEN = 1e-13  # of the size: a face sees a corner that is farther out than this
@@ -50,52 +50,57 @@ def overlap(one: Convex, two: Convex, on: Tensor, start: Apart, size: Tensor) ->
         start: what GJK left: a tetrahedron that holds the origin.
         size: (...,) of both sets together, which the tolerances are relative to.
     """
-    lead, room = on.shape, CORNERS - len(_OUTWARD)
+    lead = on.shape
     a, b, c, d = start.simplex.unbind(-2)
     mirrored = dot(math.cross(b - a, c - a), d - a) > 0  # then the faces look inward
     swap = mirrored.unsqueeze(-1)
     order = math.constant((1, 0, 2, 3), torch.int64, on.device)
-    simplex = torch.where(swap, start.simplex[..., order, :], start.simplex)
-    simplex1 = torch.where(swap, start.simplex1[..., order, :], start.simplex1)
-    corners = torch.cat([simplex, simplex.new_zeros(*lead, room, 3)], -2)
-    points = torch.cat([simplex1, simplex.new_zeros(*lead, room, 3)], -2)
-
+    corners = torch.where(swap, start.simplex[..., order, :], start.simplex)
+    points = torch.where(swap, start.simplex1[..., order, :], start.simplex1)
     which = math.constant(_OUTWARD, torch.int64, on.device).expand(*lead, 4, 3)
-    which = torch.cat([which, which.new_zeros(*lead, 2 * CORNERS - 4, 3)], -2)
-    alive = torch.arange(2 * CORNERS, device=on.device) < 4
-    normal, offset = _planes(corners, which, alive.expand(*lead, -1))
+    normal, offset = _planes(corners, which, torch.ones_like(which[..., 0], dtype=torch.bool))
     count = torch.full(lead, 4, device=on.device)
     best = torch.full(lead, float("inf"), dtype=corners.dtype, device=on.device)
-
-    carry = (count, best, simplex[..., 0, :], corners, points, which, normal, offset)
-    _, _, best_normal, corners, points, *faces = _grown(one, two, size, on, carry, _ROUNDS)
-    return _witness(best_normal, corners, points, _Faces(*faces))
+    grown = (count, best, corners[..., 0, :], corners, points, which, normal, offset)
+    return _grown(one, two, size, on, grown, _ROOM)
 
 
 def _grown(
-    one: Convex, two: Convex, size: Tensor, on: Tensor, carry: tuple[Tensor, ...],
-    rounds: tuple[int, ...],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Grow the polytopes in rounds, so that after each only those are looked at that still grow."""
+    one: Convex, two: Convex, size: Tensor, on: Tensor, grown: tuple[Tensor, ...],
+    room: tuple[int, ...],
+) -> Depth:  # fmt: skip
+    """Grow polytopes in rounds with more and more room; each takes only those that need it."""
+    count, best, best_normal, corners, points, which, normal, offset = grown
+    had = corners.shape[-2]
+    more, faces = room[0] - had, 2 * room[0] - which.shape[-2]
+    carry = (
+        on, count, best, best_normal, _longer(corners, more), _longer(points, more),
+        _longer(which, faces), _longer(normal, faces),
+        _longer(offset.unsqueeze(-1), faces, float("inf")).squeeze(-1),
+    )  # fmt: skip
 
     def body(on: Tensor, *carry: Tensor) -> tuple[Tensor, ...]:
         return _grow(one, two, size, on, *carry)
 
-    on, *carry_new = while_loop(body, (on, *carry), rounds[0])
-    if len(rounds) == 1:
-        return tuple(carry_new)
+    on, *grown_new = while_loop(body, carry, room[0] - had)
+    found = _witness(grown_new[2], grown_new[3], grown_new[4], _Faces(*grown_new[5:]))
+    if len(room) == 1:
+        return found
     parts1, parts2 = one.parts(), two.parts()
 
     def later(on: Tensor, size: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         sets, rest = tensors[: len(parts1) + len(parts2)], tensors[len(parts1) + len(parts2) :]
         first, second = sets[: len(parts1)], sets[len(parts1) :]
-        return _grown(one.with_parts(*first), two.with_parts(*second), size, on, rest, rounds[1:])
+        return _grown(one.with_parts(*first), two.with_parts(*second), size, on, rest, room[1:])
 
-    grown = where_on(on, later, size, *parts1, *parts2, *carry_new)
-    return tuple(
-        torch.where(on.reshape(*on.shape, *([1] * (old.ndim - on.ndim))), new, old)
-        for new, old in zip(grown, carry_new, strict=True)
-    )
+    deeper = where_on(on, later, size, *parts1, *parts2, *grown_new)
+    return Depth(*(torch.where(on.unsqueeze(-1), x, y) for x, y in zip(deeper, found, strict=True)))
+
+
+def _longer(values: Tensor, more: int, fill: float = 0.0) -> Tensor:
+    """Values (..., n, k) with more rows."""
+    room = values.new_full((*values.shape[:-2], more, values.shape[-1]), fill)
+    return torch.cat([values, room], -2)
 
 
 def _planes(corners: Tensor, which: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +131,7 @@ def _grow(
     growth = _GROWTH_CURVED if one.curved or two.curved else _GROWTH
     on = on & (best - least > growth * size) & (reach - least > _SEEN * size)
 
-    index = torch.arange(CORNERS, device=on.device)
+    index = torch.arange(corners.shape[-2], device=on.device)
     new = (on.unsqueeze(-1) & (index == count.unsqueeze(-1))).unsqueeze(-1)
     corners = torch.where(new, corner.unsqueeze(-2), corners)
     points = torch.where(new, point.unsqueeze(-2), points)
@@ -146,7 +151,8 @@ def _join(faces: _Faces, sees: Tensor, corners: Tensor, count: Tensor) -> _Faces
     """
     begin, end = faces.corner.flatten(-2), faces.corner.roll(-1, -1).flatten(-2)
     going = sees.unsqueeze(-1).expand_as(faces.corner).flatten(-2).to(torch.int64)
-    none = torch.zeros(*count.shape, CORNERS, dtype=torch.int64, device=count.device)
+    most = corners.shape[-2]
+    none = torch.zeros(*count.shape, most, dtype=torch.int64, device=count.device)
     ahead, behind = end * going, begin * going
     gap = none.scatter_add(-1, begin, ahead) - none.scatter_add(-1, end, behind)
     square = none.scatter_add(-1, begin, ahead * end) - none.scatter_add(-1, end, behind * begin)
@@ -154,13 +160,13 @@ def _join(faces: _Faces, sees: Tensor, corners: Tensor, count: Tensor) -> _Faces
     after = (torch.where(on_rim, square // torch.where(on_rim, gap, 1), 0) + gap) // 2
 
     free = sees | ~torch.isfinite(faces.offset)
-    slots = _listed(free, CORNERS)
-    order = _listed(on_rim, CORNERS)
-    used = torch.arange(CORNERS, device=free.device) < on_rim.sum(-1, keepdim=True)
+    slots = _listed(free, most)
+    order = _listed(on_rim, most)
+    used = torch.arange(most, device=free.device) < on_rim.sum(-1, keepdim=True)
     new = torch.stack([order, after.gather(-1, order), count.unsqueeze(-1).expand_as(order)], -1)
     normal, distance = _planes(corners, new, used)
     offset = choose(sees, float("inf"), faces.offset)
-    place = torch.where(used, slots, 2 * CORNERS)
+    place = torch.where(used, slots, 2 * most)
     return _Faces(
         _put(faces.corner, place, new),
         _put(faces.normal, place, normal),
