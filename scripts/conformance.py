@@ -39,15 +39,17 @@ HEAD = """# Models beside MuJoCo
 
 Each model is refused by name, or compared from random states in float64: the smooth stages
 (1e-9 of the largest entry), contacts as sets (distances and points 1e-6, normals 1e-5),
-acceleration and sensors (1e-5), MuJoCo's own cost of our acceleration, which may not be above that
-of its own by more than 1e-6 of it, and the state after a step (1e-5). What follows from contacts is
-compared where the contacts agree. A column shows the largest error of all states.
+acceleration and sensors (1e-5, and 300 times what the contacts differ by), MuJoCo's own cost of our
+acceleration, which may not be above that of its own by more than 1e-6 of it, and the state after a
+step (as the acceleration). What follows from contacts is compared where they agree. A column shows
+the largest error of all states.
 
-MuJoCo goes to the end here: no tolerance of its solver, and 1e-12 in its search for the contacts of
+MuJoCo goes to the end here: no tolerance of its solver, and 1e-14 in its search for the contacts of
 convex shapes. That search stops at 1e-6 by default, which moves such a contact by up to 1e-4 m; a
-sphere on an ellipsoid then differs by 2e-5 in the acceleration, and by 1e-7 with 1e-12. A depth
-known to 1e-12 still leaves the normal of round shapes known to about 1e-6 only: of two ellipsoids,
-MuJoCo's was off by 1e-6 and ours by 1e-13 from the solution of the equations.
+sphere on an ellipsoid then differs by 2e-5 in the acceleration, and by 1e-7 if the search goes on.
+Even then the normals of round shapes are known to 1e-7 or so only: of two ellipsoids, MuJoCo's was
+off by 1e-6 at 1e-12, and ours by 1e-13 from the solution of the equations. Contacts that jump in
+MuJoCo itself when the state changes by 1e-7 are decided by its rounding; a note says "(wavers)".
 
 "Runs" counts the models that are built and stepped, "equal or refused" those that are right or
 rejected with a reason. A file that is but a part of a model, so that MuJoCo does not read it or

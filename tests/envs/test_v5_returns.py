@@ -12,6 +12,7 @@ EPISODES = 1000
 LIMITS = {
     "HalfCheetah": 50, "Hopper": 200, "Walker2d": 200, "Swimmer": 50, "InvertedPendulum": 100,
     "InvertedDoublePendulum": 100, "Reacher": 50, "Ant": 40, "Humanoid": 100, "HumanoidStandup": 15,
+    "Pusher": 50,
 }  # fmt: skip
 
 

@@ -52,9 +52,9 @@ class Moment:
     info: dict
 
 
-def walk(robot, steps, seed=0):
-    """A random walk of the oracle through as many episodes as it takes."""
-    env = oracle(robot)
+def walk(robot, steps, seed=0, env=None):
+    """A random walk of the oracle, or of `env`, through as many episodes as it takes."""
+    env = env or oracle(robot)
     env.action_space.seed(seed)
     env.reset(seed=seed)
     moments = []
@@ -78,17 +78,43 @@ def put(env, states):
     env._episode = replace(env._episode, last=left)
 
 
-def agree(env, moments):
+def one_step(env, moments):
+    """What we and the oracle make of one step from its states: pairs of arrays by name."""
     put(env, [m.state for m in moments])
     obs, reward, terminated, truncated, info = env.step(np.stack([m.action for m in moments]))
     obs = np.where(terminated[:, None], np.stack(list(info.get("final_obs", obs))), obs)
-    np.testing.assert_allclose(obs, [m.obs for m in moments], atol=1e-6, rtol=1e-6)
-    np.testing.assert_allclose(reward, [m.reward for m in moments], atol=1e-6, rtol=1e-6)
-    np.testing.assert_array_equal(terminated, [m.terminated for m in moments])
     assert not truncated.any()
-    for key in moments[0].info:
-        theirs = np.stack([m.info[key] for m in moments])
-        np.testing.assert_allclose(info[key], theirs, atol=1e-6, rtol=1e-6, err_msg=key)
+    pairs = {key: (info[key], np.stack([m.info[key] for m in moments])) for key in moments[0].info}
+    pairs["obs"] = obs, np.stack([m.obs for m in moments])
+    pairs["reward"] = reward, np.array([m.reward for m in moments])
+    pairs["terminated"] = terminated, np.array([m.terminated for m in moments])
+    return pairs
+
+
+def agree(env, moments):
+    pairs = one_step(env, moments)
+    np.testing.assert_array_equal(*pairs.pop("terminated"))
+    for key, (ours, theirs) in pairs.items():
+        np.testing.assert_allclose(ours, theirs, atol=1e-6, rtol=1e-6, err_msg=key)
+
+
+def free_run(robot, seed=3, steps=20):
+    """Pairs of what we and the oracle return, step by step from its first state."""
+    theirs, ours = oracle(robot), make(robot, 1, autoreset="disabled")
+    first, _ = theirs.reset(seed=seed)
+    ours.reset(seed=0)
+    ours.sim.qpos, ours.sim.qvel = theirs.data.qpos[None], theirs.data.qvel[None]
+    view = ours.program.view(ours._state())
+    ours._episode = replace(ours._episode, last=ours.program.task.start_last(view))
+    obs = ours._export(ours.program.observe(ours._state()))["policy"][0]
+    np.testing.assert_allclose(obs, first, atol=1e-9, rtol=1e-9)
+    theirs.action_space.seed(seed)
+    for _ in range(steps):
+        action = theirs.action_space.sample()
+        a, b = ours.step(action[None]), theirs.step(action)
+        yield (a[0][0], a[1][0], a[2][0]), b[:3]
+        if b[2]:
+            return
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
@@ -108,22 +134,9 @@ def test_one_step_from_every_state_of_a_long_walk(robot):
 
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_a_free_run_stays_with_gymnasium(robot):
-    theirs, ours = oracle(robot), make(robot, 1, autoreset="disabled")
-    first, _ = theirs.reset(seed=3)
-    ours.reset(seed=0)
-    ours.sim.qpos, ours.sim.qvel = theirs.data.qpos[None], theirs.data.qvel[None]
-    view = ours.program.view(ours._state())
-    ours._episode = replace(ours._episode, last=ours.program.task.start_last(view))
-    obs = ours._export(ours.program.observe(ours._state()))["policy"][0]
-    np.testing.assert_allclose(obs, first, atol=1e-9, rtol=1e-9)
-    theirs.action_space.seed(3)
-    for _ in range(20):
-        action = theirs.action_space.sample()
-        a, b = ours.step(action[None]), theirs.step(action)
-        np.testing.assert_allclose(a[0][0], b[0], atol=1e-4, rtol=1e-4)
-        assert a[2][0] == b[2]
-        if b[2]:
-            break
+    for ours, theirs in free_run(robot):
+        np.testing.assert_allclose(ours[0], theirs[0], atol=1e-4, rtol=1e-4)
+        assert ours[2] == theirs[2]
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
