@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from alloy.ops.reference import convex, convex_depth
-from alloy.ops.reference.collide import COLLIDERS, CONVEX_KINDS, FAR
+from alloy.ops.reference.collide import COLLIDERS, CONVEX_KINDS
 from alloy.ops.reference.convex import Convex, difference, separate
 from tests.ops.oracle import (
     BOX,
@@ -17,9 +17,6 @@ from tests.ops.oracle import (
     MESH,
     UP,
     Config,
-    Oracle,
-    arguments,
-    check_promises,
     collide,
     kind_id,
     random_quat,
@@ -27,7 +24,7 @@ from tests.ops.oracle import (
     turn,
     unequal,
 )
-from tests.ops.test_collide import random_configs, spread_out
+from tests.ops.test_collide import gradient_errors, random_configs, spread_out
 
 KINDS = [kind for kind in CONVEX_KINDS if MESH not in kind]
 SMOOTH = [kind for kind in KINDS if ELLIPSOID in kind]
@@ -120,40 +117,10 @@ def test_float32_is_close(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=kind_id)
-@pytest.mark.parametrize("place", [(0, 0, 0), (0, 0, 0.1), (0.2, 0.24, 0.16), (1e6, 0, -1e6)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_finite_where_shapes_coincide_or_are_far(kind, place, dtype):
-    args = [x.requires_grad_() for x in spread_out(kind, place, dtype)]
-    out = COLLIDERS[kind].fn(*args)
-    check_promises(kind, args, [x.detach() for x in out])
-    total = torch.stack([torch.where(x.detach().abs() < FAR, x, 0.0).sum() for x in out]).sum()
-    grads = torch.autograd.grad(total, args, allow_unused=True)
-    assert all(g is None or torch.isfinite(g).all() for g in grads)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=kind_id)
 def test_distances_have_gradients(kind):
-    configs = random_configs(np.random.default_rng(12), 24)
-    oracle = Oracle(kind)
-    args = arguments([oracle.run(c) for c in configs], configs, 1, torch.float64)
-    margin = torch.full_like(args[6], 0.1)
-
-    def dist(pos1, pos2):
-        d = COLLIDERS[kind].fn(pos1, args[1], args[2], pos2, args[4], args[5], margin)[0]
-        d = d.amin(-1)  # slots may change places
-        return torch.where(d < FAR, d, 0.0)
-
-    pos = [args[0].clone().requires_grad_(), args[3].clone().requires_grad_()]
-    grads = torch.autograd.grad(dist(*pos).sum(), pos)
-    for k, grad in enumerate(grads):
-        for axis in range(3):
-            step = torch.zeros(3, dtype=torch.float64)
-            step[axis] = 1e-6
-            up, down = list(args[:4:3]), list(args[:4:3])
-            up[k], down[k] = up[k] + step, down[k] - step
-            slope = (dist(*up) - dist(*down)) / 2e-6
-            # one of them is where another slot becomes the deepest
-            assert ((slope - grad[..., axis]).abs() > 1e-4).sum() <= 1
+    # slots may change places; in one pose another one becomes the deepest
+    errors = gradient_errors(kind, 0.1, lambda dist: dist.amin(-1))
+    assert (errors > 1e-4).sum() <= 6  # positions along three axes, of two geoms
 
 
 def test_traces_without_a_look_at_values():
