@@ -35,6 +35,16 @@ def _pick(g: Graph, xs: Sequence[Value], index: Value) -> Value:
     return out
 
 
+def _pick_each(g: Graph, index: Array, candidates: Sequence[Array]) -> Array:
+    """Of arrays of one shape, elementwise, the one that a computed index names, broadcasting."""
+    choices = np.stack(candidates, -1)  # NumPy's own loops take 64 arrays at most, and 1.x 32
+    index = np.broadcast_to(index, choices.shape[:-1])
+    out = np.empty(index.shape, dtype=object)
+    for i in np.ndindex(*index.shape):
+        out[i] = _pick(g, choices[i], index[i])
+    return out
+
+
 def _is_constant(index: Array) -> bool:
     return not any(isinstance(x, Node) for x in index.flat)
 
@@ -53,7 +63,7 @@ def _index_select(g: Graph, a: Array, dim: int, index: Array) -> Array:
         return np.take(a, constant(index, "index_select"), axis=dim)
     rows = np.moveaxis(a, dim, 0)
     _check_gather(rows.size * index.size)
-    picked = [each(lambda *xs, i=i: _pick(g, xs, i), *rows) for i in index.reshape(-1)]
+    picked = [_pick_each(g, obj(i), list(rows)) for i in index.reshape(-1)]
     return np.moveaxis(np.stack(picked), 0, dim)
 
 
@@ -95,7 +105,6 @@ def _is_iota(index: Any, n: int) -> bool:
 def _index_one(g: Graph, a: Array, indices: Sequence[Any], dim: int) -> Array:
     """Indexing where one index is computed: take every place of that dim, then pick."""
     shape = np.broadcast_shapes(*(i.shape for i in indices if i is not None))
-    _check_gather(a.shape[dim] * max(a.size // a.shape[dim], 1))
     candidates = []
     for k in range(a.shape[dim]):
         fixed = [
@@ -104,12 +113,15 @@ def _index_one(g: Graph, a: Array, indices: Sequence[Any], dim: int) -> Array:
             for d, i in enumerate(indices)
         ]  # fmt: skip
         candidates.append(a[tuple(fixed)])
+        _check_gather(a.shape[dim] * candidates[-1].size)
     live = [d for d, i in enumerate(indices) if i is not None]
     start = live[0] if all(y == x + 1 for x, y in pairwise(live)) else 0
-    index = np.broadcast_to(indices[dim], shape)
+    n = a.shape[dim]
+    from_end = each(lambda i: g.sel(g.lt(i, 0), g.add(i, n), i), indices[dim])  # if negative
+    index = np.broadcast_to(from_end, shape)
     tail = candidates[0].ndim - start - len(shape)
     index = index.reshape(*shape, *([1] * tail))
-    return each(lambda i, *xs: _pick(g, xs, i), index, *candidates)
+    return _pick_each(g, index, candidates)
 
 
 @op("index_put.default", "_unsafe_index_put.default")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from alloy import lanes
 from tests.lanes.harness import assert_close, compile, pairs, special
 
 HUGE = 3e37  # beyond it torch's own float32 formulas overflow on the way
@@ -424,6 +425,26 @@ def test_computed_indices():
         },
         x, i,
     )  # fmt: skip
+
+
+def test_computed_indices_over_more_elements_than_numpy_takes_arrays():
+    g = torch.Generator().manual_seed(9)
+    x, i = torch.randn(11, 70, generator=g), torch.randint(0, 70, (11,), generator=g)
+    table = torch.randn(70, generator=g)
+
+    def fn(x, i):
+        from_end = table[-3:][i % 6 - 3]
+        return x[torch.arange(x.shape[0]), i], table[i], table.index_select(0, i), from_end
+
+    for actual, expected in zip(compile(fn, x, i)(x, i), fn(x, i), strict=True):
+        assert_close(actual, expected)
+
+
+def test_computed_indices_over_too_much_say_so():
+    i, table = torch.zeros(5, 50, dtype=torch.int64), torch.randn(100)
+    for fn in (lambda i: table[i], lambda i: table.expand(5, 100).gather(1, i)):
+        with pytest.raises(lanes.UnsupportedOperator, match=r"a gather .* over 5000 pairs"):
+            compile(fn, i)
 
 
 def spd(x: Tensor) -> Tensor:
