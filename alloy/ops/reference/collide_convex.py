@@ -98,21 +98,22 @@ def _contacts(
     one: Convex, two: Convex, on: Tensor, radius: Tensor, margin: Tensor, size: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Dist (..., K), point (..., K, 3) and normal (..., 3) of the pairs that are on."""
-    dist, point, normal = single(one, two, on, radius, margin, size)
+    dist, point, normal, touch = single(one, two, on, radius, margin, size)
     point, count = point.unsqueeze(-2), convex_slots((one.kind, two.kind))
     if count == 1:
         return dist, point, normal
     parts1, parts2 = one.parts(), two.parts()
 
     def faces(
-        on: Tensor, radius: Tensor, margin: Tensor, normal: Tensor, *parts: Tensor
+        on: Tensor, radius: Tensor, margin: Tensor, normal: Tensor, touch: Tensor, *parts: Tensor
     ) -> tuple[Tensor, ...]:
         first, second = parts[: len(parts1)], parts[len(parts1) :]
-        return manifold(one.with_parts(*first), two.with_parts(*second), radius, normal, margin)
+        sets = one.with_parts(*first), two.with_parts(*second)
+        return manifold(*sets, radius, normal, margin, touch)
 
-    touch = (dist <= margin).squeeze(-1) & on
-    many = Manifold(*where_on(touch, faces, radius, margin, normal, *parts1, *parts2))
-    found = many.found & touch.unsqueeze(-1)
+    near = (dist <= margin).squeeze(-1) & on
+    many = Manifold(*where_on(near, faces, radius, margin, normal, touch, *parts1, *parts2))
+    found = many.found & near.unsqueeze(-1)
     alone = torch.cat([dist, dist.new_full((*on.shape, count - 1), FAR)], -1)
     return (
         torch.where(found, many.dist[..., :count], alone),
@@ -169,8 +170,8 @@ def single(
 ) -> tuple[Tensor, ...]:
     """Contact dist (..., 1), point and unit normal (..., 3) of the pairs that are on.
 
-    The first set is grown by `radius`; `size` is that of both together. dist is FAR where it is
-    known to be above the margin.
+    And the points (..., 2, 3, 3) of both sets that span what touches. The first set is grown by
+    `radius`; `size` is that of both together. dist is FAR where it is known to be above the margin.
     """
     with torch.no_grad():
         shifted = two._replace(pos=two.pos + size.unsqueeze(-1) * table(SHIFT, two.pos))
@@ -183,9 +184,10 @@ def single(
         point2 = torch.where(inside, depth.point2, start.point2)
         normal, point1, point2 = _polish(one, two, normal, point1, point2, size)
         near = (on & start.near).unsqueeze(-1)
+        touch = torch.where(inside[..., None, None], depth.touch, start.touch)
     corner, _ = difference(one, two, normal)
     dist = choose(near, -dot(corner, normal) - radius, FAR)
-    return dist, 0.5 * (point1 + radius * normal + point2), normal
+    return dist, 0.5 * (point1 + radius * normal + point2), normal, touch
 
 
 def _overlap(one: Convex, two: Convex, on: Tensor, start: Apart, size: Tensor) -> Depth:

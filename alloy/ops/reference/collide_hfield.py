@@ -124,7 +124,7 @@ def _prisms(
     ) -> tuple[Tensor, ...]:  # fmt: skip
         prism, shape = _prism(top, base), body.with_parts(*parts)
         size = reach(prism) + reach(shape)
-        found = single(shape, prism, on, radius, margin, size)
+        found = single(shape, prism, on, radius, margin, size)[:3]
         out = _upwards(shape, top, radius)
         use = sunk.unsqueeze(-1) & (found[0] <= margin)
         dist, point, normal = (torch.where(use, a, b) for a, b in zip(out, found, strict=True))

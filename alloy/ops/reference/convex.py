@@ -201,6 +201,7 @@ class Apart(NamedTuple):
     point2: Tensor
     simplex: Tensor  # (..., 4, 3) corners of D
     simplex1: Tensor  # (..., 4, 3) the points of set 1 that they are differences of
+    touch: Tensor  # (..., 2, 3, 3) the points of set 1 and of set 2 that what is nearest spans
 
 
 # sub-simplices of four corners
@@ -247,7 +248,11 @@ def separate(one: Convex, two: Convex, on: Tensor, cutoff: Tensor) -> Apart:
     length = torch.linalg.vector_norm(nearest, dim=-1, keepdim=True)
     point1 = (weights.unsqueeze(-1) * points).sum(-2)
     normal = -nearest / length.clamp(min=math.MINVAL)
-    return Apart(inside, near, length, normal, point1, point1 - nearest, corners, points)
+    used, which = weights.topk(3, -1)
+    which = torch.where(used > 0, which, which[..., :1])  # fewer: the first one again
+    touch1, corner = rows(points, which), rows(corners, which)
+    touch = torch.stack([touch1, touch1 - corner], -3)
+    return Apart(inside, near, length, normal, point1, point1 - nearest, corners, points, touch)
 
 
 def _closer(

@@ -32,6 +32,7 @@ class Depth(NamedTuple):
     normal: Tensor  # (..., 3) unit; set 2 leaves set 1 on the shortest way along it
     point1: Tensor  # (..., 3) of set 1 and of set 2, as far apart as the sets overlap
     point2: Tensor
+    touch: Tensor  # (..., 2, 3, 3) the points of set 1 and of set 2 that span the nearest face
 
 
 class _Faces(NamedTuple):
@@ -94,7 +95,10 @@ def _grown(
         return _grown(one.with_parts(*first), two.with_parts(*second), size, on, rest, room[1:])
 
     deeper = where_on(on, later, size, *parts1, *parts2, *grown_new)
-    return Depth(*(torch.where(on.unsqueeze(-1), x, y) for x, y in zip(deeper, found, strict=True)))
+    masks = (on.reshape(*on.shape, *([1] * (x.ndim - on.ndim))) for x in found)
+    return Depth(
+        *(torch.where(mask, x, y) for mask, x, y in zip(masks, deeper, found, strict=True))
+    )
 
 
 def _longer(values: Tensor, more: int, fill: float = 0.0) -> Tensor:
@@ -196,4 +200,5 @@ def _witness(best_normal: Tensor, corners: Tensor, points: Tensor, faces: _Faces
     s, t, _ = barycentric(*abc.unbind(-2))
     weights = torch.stack([1 - s - t, s, t], -1).unsqueeze(-1)
     point1 = (weights * points).sum(-2)
-    return Depth(best_normal, point1, point1 - (weights * abc).sum(-2))
+    touch = torch.stack([points, points - abc], -3)
+    return Depth(best_normal, point1, point1 - (weights * abc).sum(-2), touch)

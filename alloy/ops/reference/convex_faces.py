@@ -74,7 +74,7 @@ class _Feature(NamedTuple):
 
 
 def manifold(
-    one: Convex, two: Convex, radius: Tensor, normal: Tensor, margin: Tensor,
+    one: Convex, two: Convex, radius: Tensor, normal: Tensor, margin: Tensor, touch: Tensor
 ) -> Manifold:  # fmt: skip
     """Contacts of faces and edges.
 
@@ -84,8 +84,12 @@ def manifold(
         radius: (..., 1) that the segment is grown by, 0 for other sets.
         normal: (..., 3) of the single contact, from set 1 to set 2.
         margin: (..., 1)
+        touch: (..., 2, 3, 3) points of both sets that span what touches.
     """
-    first_, second = _feature(one, normal), _feature(two, -normal)
+    first_, second = (
+        _feature(body, way, points)
+        for body, way, points in zip((one, two), (normal, -normal), touch.unbind(-3), strict=True)
+    )
     lift = torch.zeros_like(margin)
     if one.kind == CAPSULE:
         axis = one.mat[..., 2]
@@ -150,7 +154,7 @@ def _facing(one: _Feature, two: _Feature) -> tuple[Tensor, Tensor, Tensor]:
     return place // count, place % count, fits.any(-1, keepdim=True)
 
 
-def _feature(body: Convex, way: Tensor) -> _Feature:
+def _feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
     local = math.rotate_inv(body.mat, way)
     if body.kind == BOX:
         out = _box_feature(body, local)
@@ -159,7 +163,7 @@ def _feature(body: Convex, way: Tensor) -> _Feature:
     elif body.kind == CAPSULE:
         out = _capsule_feature(body, local)
     else:
-        out = _mesh_feature(body, local)
+        out = _mesh_feature(body, local, touch)
     corners = torch.cat([out.begin.unsqueeze(-2), out.ends], -2)
     corners = body.pos.unsqueeze(-2) + math.rotate(body.mat.unsqueeze(-3), corners)
     return out._replace(
@@ -212,29 +216,30 @@ def _capsule_feature(body: Convex, way: Tensor) -> _Feature:
     )
 
 
-def _mesh_feature(body: Convex, way: Tensor) -> _Feature:
-    """The corners that are farthest up to rounding, and the faces that have all of them."""
+def _mesh_feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
+    """The corners that touch, by their points (..., 3, 3), and the faces that have all of them.
+
+    Which corners these are decides, not how level they lie: the faces of a mesh that comes from a
+    file are plane up to single precision only.
+    """
     corners = body.hull
-    height = (corners @ way.unsqueeze(-1)).squeeze(-1)
-    top = height.amax(-1, keepdim=True)
-    slack = _LEVEL * corners.abs().amax((-1, -2)).unsqueeze(-1)
-    touches = height >= top - slack
-    weight = touches.to(way.dtype)
-    middle = (weight.unsqueeze(-1) * corners).sum(-2) / weight.sum(-1, keepdim=True)
-    best = height.argmax(-1, keepdim=True)
-    begin = rows(corners, best)
-    faces = body.table("around", best).squeeze(-2)
+    points = math.rotate_inv(body.mat.unsqueeze(-3), touch - body.pos.unsqueeze(-2))
+    square = (corners * corners).sum(-1).unsqueeze(-2) - 2 * points @ corners.mT  # (..., 3, V)
+    one, two, three = square.argmin(-1).split(1, -1)
+    two = torch.where(two == one, three, two)
+    single, edge = two == one, (three == one) | (three == two)
+    dim = torch.where(single, 1, torch.where(edge, 2, 3))
+    faces, others, thirds = (body.table("around", k).squeeze(-2) for k in (one, two, three))
     normals = body.table("face_normal", faces)
-    holds = ((middle.unsqueeze(-2) - begin) * normals).sum(-1) >= -slack
+    holds = (faces.unsqueeze(-1) == others.unsqueeze(-2)).any(-1)
+    holds = holds & ((faces.unsqueeze(-1) == thirds.unsqueeze(-2)).any(-1) | (dim < 3))
     facing = (normals @ way.unsqueeze(-1)).squeeze(-1) > _LEVEL
-    ends = rows(corners, body.table("neighbours", best).squeeze(-2))
-    assert body.mesh is not None
-    repeats = body.mesh.repeats[body.rows_of_mesh]
-    dim = (touches & ~repeats).sum(-1, keepdim=True).clamp(max=3)
-    level = ((ends - begin) @ way.unsqueeze(-1)).squeeze(-1).abs() <= slack
-    is_edge = (dim == 1) | ((dim == 2) & level)
+    around = body.table("neighbours", one).squeeze(-2)
+    ends = rows(corners, torch.where(dim == 2, two, around))
+    is_edge = (dim < 3).expand_as(faces)
     rim = torch.zeros_like(dim, dtype=torch.bool)
-    return _Feature(dim, normals, holds & facing, faces, begin.squeeze(-2), ends, is_edge, rim)
+    begin = rows(corners, one).squeeze(-2)
+    return _Feature(dim, normals, holds & facing, faces, begin, ends, is_edge, rim)
 
 
 def _polygon(body: Convex, feature: _Feature, face: Tensor) -> tuple[Tensor, ...]:

@@ -111,7 +111,7 @@ def _between_convex(
     reached = (reach(one) + reach(two)).clamp(min=MINVAL)
     margin = p.margin.double().expand(lead).unsqueeze(-1)
     every = torch.ones(lead, dtype=torch.bool, device=pos1.device)
-    dist, point, normal = single(one, two, every, radius, margin, reached)
+    dist, point, normal, _ = single(one, two, every, radius, margin, reached)
     half = 0.5 * dist * normal
     dist, first_point, second_point = (x.to(pos1.dtype) for x in (dist, point - half, point + half))
     return dist.squeeze(-1), pos1 + first_point, pos1 + second_point
