@@ -31,7 +31,8 @@ or refused by name with what to do instead. `alloy.support_report(model)` says t
 of yours, element by element.
 
 The engine `lanes` compiles the reference's step and so has what `reference` has; a program that is
-too large for it runs on the reference, and `sim.engine_report()` says so. The last column is about
+too large for it, or whose contacts have to be searched for ([collision.md](collision.md)), runs on
+the reference, and `sim.engine_report()` says so. The last column is about
 GPU kernels: a stage in which a model has something that its kernel does not know runs on the
 reference, on the same device; stages that are named there do.
 """
