@@ -41,7 +41,8 @@ def _actuator(text: str) -> str:
 def _sensor(text: str) -> str:
     return _model(
         joint='range="-20 20"',
-        more='<geom type="plane" size="9 9 1" pos="0 0 .2"/>',
+        more='<geom type="plane" size="9 9 1" pos="0 0 .2"/><site name="big" size=".6"/>'
+        '<camera name="guard" mode="targetbody" target="b" pos="1 1 1"/>',
         rest=f"<tendon>{FIXED.format('range=' + chr(34) + '-.1 .1' + chr(34))}</tendon>"
         f'<actuator><motor name="m" joint="h"/></actuator><sensor>{text}</sensor>',
     )
@@ -197,7 +198,11 @@ _FEATURES = {
             "frame velocity": '<framelinvel objtype="site" objname="sb"/>'
             '<frameangvel objtype="xbody" objname="b" reftype="site" refname="w"/>',
             "frame acceleration": '<framelinacc objtype="site" objname="sb"/>',
-            "frame of a camera": '<framepos objtype="camera" objname="eye"/>',
+            "frame of a camera": '<framepos objtype="camera" objname="eye"/>'
+            '<framequat objtype="camera" objname="eye"/>'
+            '<framelinvel objtype="body" objname="b" reftype="camera" refname="eye"/>',
+            "frame of a camera that moves by itself": '<framepos objtype="camera" objname="guard"/>'
+            '<framezaxis objtype="camera" objname="guard"/>',
             "subtree": '<subtreecom body="a"/><subtreelinvel body="a"/>'
             '<subtreeangmom body="a"/>',
             "energy": "<e_potential/><e_kinetic/>",
@@ -206,7 +211,8 @@ _FEATURES = {
             "geom distance": '<distance geom1="ga" geom2="gf" cutoff="1"/>',
             "normal and segment between bodies": '<normal body1="a" body2="f" cutoff="1"/>'
             '<fromto body1="a" body2="f" cutoff="1"/>',
-            "inside site": '<insidesite site="w" objtype="body" objname="a"/>',
+            "inside site": '<insidesite site="big" objtype="body" objname="a"/>'
+            '<insidesite site="big" objtype="camera" objname="eye"/>',
             "contact": '<contact geom1="ga"/>',
             "contact, nearest": '<contact subtree1="a" num="3" reduce="mindist" data="dist pos"/>',
             "contact, strongest in a site": '<contact site="sf" reduce="maxforce" data="force"/>',

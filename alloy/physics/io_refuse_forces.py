@@ -108,10 +108,8 @@ def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             continue
         for text in geometry_refusals(m, i):
             yield i, f"{name} of type {kind!r}: {text}"
-        zone = kind == "touch" or (
-            kind == "contact" and m.sensor_objtype[i] == mujoco.mjtObj.mjOBJ_SITE
-        )
-        if zone and int(m.site_type[m.sensor_objid[i]]) == mujoco.mjtGeom.mjGEOM_MESH:
+        zone = _zone(m, i, kind)
+        if zone is not None and int(m.site_type[zone]) == mujoco.mjtGeom.mjGEOM_MESH:
             yield i, f"{name}: a zone of type 'mesh'; use a box, sphere or another primitive"
         framed = kind.startswith("frame")
         for what, value, given in (
@@ -120,9 +118,19 @@ def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
         ):
             if framed and given and int(value) not in FRAME_KINDS:
                 found = spelled(mujoco.mjtObj, int(value))
-                yield i, f"{name} {what}={found!r}; use body, xbody, geom or site"
+                yield i, f"{name} {what}={found!r}; use body, xbody, geom, site or camera"
         for field, what in (
             ("delay", "delay"), ("interval", "interval"), ("history", "nsample"),
         ):  # fmt: skip
             if np.any(getattr(m, f"sensor_{field}")[i]):
                 yield i, f"{name} {what}: sensors are evaluated at every step; leave it out"
+
+
+def _zone(m: mujoco.MjModel, sensor: int, kind: str) -> int | None:
+    """The site whose volume a sensor asks for."""
+    if kind == "insidesite":
+        return int(m.sensor_refid[sensor])
+    by_site = m.sensor_objtype[sensor] == mujoco.mjtObj.mjOBJ_SITE
+    return (
+        int(m.sensor_objid[sensor]) if kind == "touch" or (kind == "contact" and by_site) else None
+    )

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.physics.io_sensors_cameras import camera_mode, cameras, lenses
 from alloy.physics.io_sensors_contact import contact_sensors, contact_spec, zones
 from alloy.physics.io_sensors_geometry import DISTANCES, distances, ray_fields, rays
 from alloy.physics.layout import ConstraintLayout
@@ -25,6 +26,7 @@ FRAME_KINDS = {
     int(_OBJ.mjOBJ_XBODY): "body",
     int(_OBJ.mjOBJ_GEOM): "geom",
     int(_OBJ.mjOBJ_SITE): "site",
+    int(_OBJ.mjOBJ_CAMERA): "camera",
 }
 # sensors that are entries of a field of Data: its name, and where the object's entry is
 _DIRECT: dict[str, tuple[str, Callable[[mujoco.MjModel, int], int]]] = {
@@ -56,7 +58,7 @@ _ACCELERATIONS = {"accelerometer", "framelinacc", "frameangacc"}
 SUPPORTED = (
     set(_DIRECT) | set(_AXES) | (_BY_FRAME - {"frameaxis"}) | _FORCES | _ENERGIES | set(_LIMITS)
     | {"tendonactfrc", "ballquat", "subtreelinvel", "subtreeangmom", "touch", "rangefinder"}
-    | {"contact"} | set(DISTANCES)
+    | {"contact", "insidesite", "camprojection"} | set(DISTANCES)
 )  # fmt: skip
 
 
@@ -134,6 +136,13 @@ def _group(
         return SensorGroup(kind, distances=distances(m, put, ids))
     if kind == "contact":
         return SensorGroup(kind, contacts=contact_sensors(m, put, layout, ids))
+    if kind == "insidesite":
+        frames = _frames(m, put, m.sensor_objtype[ids], objects)
+        return SensorGroup(kind, frames, zones=zones(m, put, m.sensor_refid[ids]))
+    if kind == "camprojection":
+        eyes = _frames(m, put, m.sensor_reftype[ids], m.sensor_refid[ids])
+        lens = put(lenses(m, m.sensor_refid[ids]))
+        return SensorGroup(kind, reference=eyes, index=put(objects), select=lens)
     if kind == "tendonactfrc":
         on_tendon = m.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON
         pulls = on_tendon[:, None] & (m.actuator_trnid[:, :1] == objects)
@@ -150,9 +159,10 @@ def _group(
     if kind == "frameaxis":
         index = put(np.array([_AXES[sensor_kind(m, i)] for i in ids]).reshape(1, -1, 1, 1))
     reference = None
-    if (m.sensor_refid[ids] >= 0).any():
-        # a sensor without a reference among others is measured in the world body's frame
-        given = m.sensor_refid[ids] >= 0
+    given = m.sensor_refid[ids] >= 0
+    # a sensor without a reference among others is measured in the world body's frame; so are
+    # cameras: of them no kernel knows, nor of references
+    if given.any() or (m.sensor_objtype[ids] == _OBJ.mjOBJ_CAMERA).any():
         types = np.where(given, m.sensor_reftype[ids], int(_OBJ.mjOBJ_XBODY))
         reference = _frames(m, put, types, np.where(given, m.sensor_refid[ids], 0))
     return SensorGroup(
@@ -180,12 +190,15 @@ def _frames(m: mujoco.MjModel, put: Put, types: Array, ids: Array) -> Frames:
     """Frames of objects given by mjtObj and id."""
     parts, places = [], []
     bodies = np.zeros(len(ids), int)
-    for kind_id in dict.fromkeys(types.tolist()):
-        kind = FRAME_KINDS[kind_id]
-        chosen = np.flatnonzero(types == kind_id)
-        of_body = {"geom": m.geom_bodyid, "site": m.site_bodyid}.get(kind, np.arange(m.nbody))
-        bodies[chosen] = of_body[ids[chosen]]
-        parts.append(FramePart(kind, put(ids[chosen]), put(bodies[chosen])))
+    members = defaultdict(list)
+    for k, (type_, i) in enumerate(zip(types.tolist(), ids.tolist(), strict=True)):
+        kind = FRAME_KINDS[type_]
+        members[kind, camera_mode(m, i) if kind == "camera" else ""].append(k)
+    owners = {"geom": m.geom_bodyid, "site": m.site_bodyid, "camera": m.cam_bodyid}
+    for (kind, mode), chosen in members.items():
+        bodies[chosen] = owners.get(kind, np.arange(m.nbody))[ids[chosen]]
+        moving = cameras(m, put, mode, ids[chosen]) if kind == "camera" else None
+        parts.append(FramePart(kind, put(ids[chosen]), put(bodies[chosen]), moving))
         places.append(chosen)
     order = None if len(parts) == 1 else put(np.argsort(np.concatenate(places)))
     return Frames(tuple(parts), order, put(bodies), put(m.body_rootid[bodies]))

@@ -12,11 +12,12 @@ from alloy.math import quat_mul
 from alloy.ops.reference import ray as reference_ray
 from alloy.ops.reference.convex import Mesh
 from alloy.ops.reference.sensor import body_acceleration
+from alloy.ops.reference.sensor_cameras import camera_mat, camera_pos
 from alloy.physics.model import Data, Model
 
-__all__ = ["ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs", "HeightField",
-           "RayGroup", "Rays", "SensorGroup", "SensorTables", "TouchTables", "Zones",
-           "body_acceleration", "ray", "sensor"]  # fmt: skip
+__all__ = ["Cameras", "ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs",
+           "HeightField", "RayGroup", "Rays", "SensorGroup", "SensorTables", "TouchTables",
+           "Zones", "body_acceleration", "ray", "sensor"]  # fmt: skip
 
 # kind of object -> position and orientation in Data, orientation in its body in Model
 _POSES = {
@@ -28,12 +29,48 @@ _POSES = {
 
 
 @dataclass(frozen=True)
+class Cameras:
+    """Cameras that follow bodies in the same way."""
+
+    mode: str  # mjtCamLight: fixed, track, trackcom, targetbody, targetbodycom
+    body: Tensor  # (n,)
+    pos: Tensor  # (n, 3) in the body's frame; from what is tracked, in world axes
+    mat: Tensor  # (n, 3, 3) in the body; of those that track, in the world
+    quat: Tensor  # (n, 4) in the body
+    target: Tensor | None  # (n,) bodies that they look at; None: at none
+
+
+@dataclass(frozen=True)
 class FramePart:
     """Frames of objects of one kind."""
 
-    kind: str  # a key of _POSES
+    kind: str  # a key of _POSES, or camera
     ids: Tensor  # (n,)
     body: Tensor  # (n,)
+    cameras: Cameras | None = None
+
+    def pos(self, d: Data) -> Tensor:
+        """World positions, (W, n, 3)."""
+        if self.cameras is not None:
+            return camera_pos(d, self.cameras)
+        return getattr(d, _POSES[self.kind][0])[:, self.ids]
+
+    def mat(self, d: Data) -> Tensor:
+        """World orientations, (W, n, 3, 3)."""
+        if self.cameras is not None:
+            return camera_mat(d, self.cameras)
+        return getattr(d, _POSES[self.kind][1])[:, self.ids]
+
+    def quat(self, m: Model, d: Data) -> Tensor:
+        """World orientations, with the sign of MuJoCo's product; (W, n, 4).
+
+        As in MuJoCo that of a camera is its body's turned by the camera's, whatever its mode.
+        """
+        quat = d.xquat[:, self.body]
+        if self.cameras is not None:
+            return quat_mul(quat, self.cameras.quat)
+        local = _POSES[self.kind][2]
+        return quat if local is None else quat_mul(quat, getattr(m, local)[:, self.ids])
 
 
 @dataclass(frozen=True)
@@ -47,19 +84,15 @@ class Frames:
 
     def pos(self, d: Data) -> Tensor:
         """World positions, (W, n, 3)."""
-        return self._join([getattr(d, _POSES[part.kind][0])[:, part.ids] for part in self.parts])
+        return self._join([part.pos(d) for part in self.parts])
 
     def mat(self, d: Data) -> Tensor:
         """World orientations, (W, n, 3, 3)."""
-        return self._join([getattr(d, _POSES[part.kind][1])[:, part.ids] for part in self.parts])
+        return self._join([part.mat(d) for part in self.parts])
 
     def quat(self, m: Model, d: Data) -> Tensor:
         """World orientations, with the sign of MuJoCo's product; (W, n, 4)."""
-        quats = []
-        for part in self.parts:
-            quat, local = d.xquat[:, part.body], _POSES[part.kind][2]
-            quats.append(quat if local is None else quat_mul(quat, getattr(m, local)[:, part.ids]))
-        return self._join(quats)
+        return self._join([part.quat(m, d) for part in self.parts])
 
     def _join(self, parts: list[Tensor]) -> Tensor:
         x = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
@@ -80,6 +113,7 @@ class SensorGroup:
     rays: Rays | None = None
     distances: Distances | None = None
     contacts: ContactSensors | None = None
+    zones: Zones | None = None
 
 
 @dataclass(frozen=True)

@@ -200,10 +200,8 @@ def test_float32_keeps_its_dtype():
 
 
 REFUSED = {
-    '<insidesite site="sa" objtype="body" objname="a"/>': "sensor 'x' of type 'insidesite'",
-    '<framepos objtype="camera" objname="k"/>': "sensor 'x' objtype='camera'",
-    '<framepos objtype="site" objname="sa" reftype="camera" refname="k"/>':
-        "sensor 'x' reftype='camera'",
+    '<user dim="2"/>': "sensor 'x' of type 'user'",
+    '<insidesite site="sm" objtype="body" objname="a"/>': "sensor 'x': a zone of type 'mesh'",
     '<touch site="sm"/>': "sensor 'x': a zone of type 'mesh'",
     '<jointpos joint="h" interval=".1"/>': "sensor 'x' interval",
     '<jointpos joint="h" delay=".1" nsample="60"/>': "sensor 'x' delay",
@@ -214,6 +212,6 @@ REFUSED = {
 def test_unsupported_sensors_are_refused_by_name(text):
     scene = SCENE % text.replace(" ", ' name="x" ', 1)
     mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
-    more = f'{mesh}<worldbody><camera name="k"/><site name="sm" type="mesh" mesh="m"/>'
+    more = f'{mesh}<worldbody><site name="sm" type="mesh" mesh="m"/>'
     with pytest.raises(NotImplementedError, match=REFUSED[text]):
         io.put_model(load(scene.replace("<worldbody>", more)))

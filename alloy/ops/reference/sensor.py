@@ -24,7 +24,8 @@ from alloy.math import (
 )
 from alloy.ops.reference.body_forces import body_acceleration, forces
 from alloy.ops.reference.passive import energy_of_springs
-from alloy.ops.reference.sensor_contact import contact
+from alloy.ops.reference.sensor_cameras import camprojection
+from alloy.ops.reference.sensor_contact import contact, inside
 from alloy.ops.reference.sensor_distance import distances
 from alloy.ops.reference.sensor_rays import rangefinder
 
@@ -260,6 +261,12 @@ def _ray_meets(t: Zones, point: Tensor, ray: Tensor) -> Tensor:
     return torch.where(pick(t.is_round), round_hit, hit)
 
 
+def _inside_site(m: Model, d: Data, g: SensorGroup) -> Tensor:
+    """1 where the origin of a frame is within the site's volume, else 0."""
+    assert g.zones is not None
+    return inside(d, g.zones, _frames(g).pos(d).unsqueeze(2)).to(d.qpos.dtype)
+
+
 def _site_wrench(m: Model, d: Data, g: SensorGroup) -> Tensor:
     """Force or torque at a site between its body and the parent, in the site's frame."""
     frames = _frames(g)
@@ -324,6 +331,8 @@ _EVALUATE = {
     "rangefinder": rangefinder,
     "distance": distances,
     "contact": contact,
+    "insidesite": _inside_site,
+    "camprojection": camprojection,
 }
 
 

@@ -39,7 +39,7 @@ def contact(m: Model, d: Data, g: SensorGroup) -> Tensor:
     near = d.contact_dist[:, t.slots] < (m.con_margin + m.con_gap)[:, t.slots]
     found = near.unsqueeze(1) & t.match  # (W, sensors, n)
     if t.zones is not None:
-        found = found & inside(d, t.zones, d.contact_pos[:, t.slots])
+        found = found & inside(d, t.zones, d.contact_pos[:, t.slots].unsqueeze(1))
     wrench = None
     if {"force", "torque"} & set(t.fields) or t.reduce in ("maxforce", "netforce"):
         wrench = wrenches(m, d, t.wrench_order)[:, t.slots]
@@ -145,15 +145,15 @@ def _net(d: Data, t: ContactSensors, found: Tensor, wrench: Tensor) -> Tensor:
 
 
 def inside(d: Data, zones: Zones, points: Tensor) -> Tensor:
-    """Whether points (W, k, 3) are within each zone; (W, n, k) bool."""
+    """Whether points (W, n or 1, k, 3) are within each zone, its surface not; (W, n, k) bool."""
     origin, mat = d.site_xpos[:, zones.sites].unsqueeze(2), d.site_xmat[:, zones.sites].unsqueeze(2)
-    at, size = rotate_inv(mat, points.unsqueeze(1) - origin), zones.size.unsqueeze(1)
+    at, size = rotate_inv(mat, points - origin), zones.size.unsqueeze(1)
     scaled = at / size
     radius2, half = size[..., 0] * size[..., 0], size[..., 1]
     across, height = dot(at[..., :2], at[..., :2]), at[..., 2].abs()
     beyond = (height - half).clamp(min=0.0)
     pick = lambda mask: mask.unsqueeze(-1)  # noqa: E731
-    within = (across <= radius2) & (height <= half)  # a cylinder
-    within = torch.where(pick(zones.is_capsule), across + beyond * beyond <= radius2, within)
-    within = torch.where(pick(zones.is_box), (at.abs() <= size).all(-1), within)
-    return torch.where(pick(zones.is_round), dot(scaled, scaled) <= 1.0, within)
+    within = (across < radius2) & (height < half)  # a cylinder
+    within = torch.where(pick(zones.is_capsule), across + beyond * beyond < radius2, within)
+    within = torch.where(pick(zones.is_box), (at.abs() < size).all(-1), within)
+    return torch.where(pick(zones.is_round), dot(scaled, scaled) < 1.0, within)
