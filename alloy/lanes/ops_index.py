@@ -41,7 +41,7 @@ def _pick_each(g: Graph, index: Array, candidates: Sequence[Array]) -> Array:
     index = np.broadcast_to(index, choices.shape[:-1])
     out = np.empty(index.shape, dtype=object)
     for i in np.ndindex(*index.shape):
-        out[i] = _pick(g, choices[i], index[i])
+        out[i] = _pick(g, choices[i].tolist(), index[i])
     return out
 
 
