@@ -99,10 +99,10 @@ def _ignored(mj: mujoco.MjModel) -> Iterator[tuple[str, str]]:
         "custom": (mj.nnumeric or mj.ntext or mj.ntuple, "numbers, texts and tuples for programs"),
         "sensor noise": ((mj.sensor_noise > 0).any(), "MuJoCo stores it and never applies it"),
         "camera": (mj.ncam, "only pictures and the sensors that name it need it"),
-        "light": (mj.nlight, "only pictures and the sensors that name it need it"),
-        "skin": (mj.nskin, "only pictures and the sensors that name it need it"),
-        "material": (mj.nmat, "only pictures and the sensors that name it need it"),
-        "texture": (mj.ntex, "only pictures and the sensors that name it need it"),
+        "light": (mj.nlight, "only pictures need it"),
+        "skin": (mj.nskin, "only pictures need it"),
+        "material": (mj.nmat, "only pictures need it"),
+        "texture": (mj.ntex, "only pictures need it"),
     }
     yield from ((name, why) for name, (there, why) in counts.items() if there)
 
