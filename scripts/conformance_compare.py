@@ -118,6 +118,7 @@ def tighten(mj: mujoco.MjModel) -> None:
 
 def compare(mj: mujoco.MjModel, m: Model, states: int) -> tuple[dict[str, float], str]:
     """Largest error of each kind over the random states, and which contacts differ how often."""
+    mj.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # it forgets the state
     worlds, rng = [], np.random.default_rng(0)
     for _ in range(states):
         worlds.append(mujoco.MjData(mj))
