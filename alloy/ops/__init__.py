@@ -64,10 +64,7 @@ def mass_matrix(cinert: Tensor, cdof: Tensor, dof_armature: Tensor, tree: Tree) 
 
 
 COLLIDER_KINDS = tuple(reference_collide.COLLIDERS)  # (mjtGeom of geom 1, of geom 2)
-
-
-# those of two convex shapes whose contact is searched for
-CONVEX_KINDS = tuple(k for k in reference_collide.CONVEX_KINDS if k[0] != reference_collide.PLANE)
+CONVEX_KINDS = reference_collide.CONVEX_KINDS
 
 
 def collider_slots(kind: tuple[int, int]) -> int:

@@ -75,7 +75,7 @@ def hull(mj: mujoco.MjModel, mesh: int) -> Hull:
     local[used] = np.arange(len(used))
     faces = [local[polygon] for polygon in polygons]
     around, edges = [], []
-    for vertex, corner in zip(used, range(len(used)), strict=True):
+    for corner, vertex in enumerate(used):
         begin = int(mj.mesh_polymapadr[start + vertex])
         own = mj.mesh_polymap[begin : begin + int(mj.mesh_polymapnum[start + vertex])]
         around.append([int(face) for face in own])

@@ -13,15 +13,14 @@ from alloy.ops.reference.ray_shapes import INTERSECT
 from alloy.ops.reference.sensor_distance import measured
 from alloy.ops.reference.sensor_rays import WIDTH
 from alloy.physics.io_elements import name_of, spelled
-from alloy.physics.io_meshes import has_hull, mesh_side
+from alloy.physics.io_meshes import HFIELD, MESH, has_hull, mesh_side
 from alloy.physics.sensor import Distances, GeomPairs, HeightField, RayGroup, Rays
 
 Put = Callable[..., Tensor]
 Array = np.ndarray
 
 _OBJ, _GEOM = mujoco.mjtObj, mujoco.mjtGeom
-_MESH, _HFIELD = int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD)
-_SEEN = (*INTERSECT, _MESH, _HFIELD)
+_SEEN = (*INTERSECT, MESH, HFIELD)
 _HIDE = "make it transparent (alpha 0), or a primitive"
 _BLOCK = 128  # triangles that are looked at together
 DISTANCES = ("geomdist", "geomnormal", "geomfromto")
@@ -50,18 +49,18 @@ def rays(m: mujoco.MjModel, put: Put, own_body: Array) -> Rays:
         if used.any():
             mask = allowed[:, used]
             groups.append(RayGroup(kind, put(geoms[used]), None if mask.all() else put(mask)))
-    for g in np.flatnonzero(seen & np.isin(m.geom_type, (_MESH, _HFIELD))).tolist():
+    for g in np.flatnonzero(seen & np.isin(m.geom_type, (MESH, HFIELD))).tolist():
         mask = (m.geom_bodyid[g] != own_body)[:, None]
         if mask.any():
             kind, one = int(m.geom_type[g]), put(np.array([g]))
-            shape = _triangles(m, g) if kind == _MESH else None
+            shape = _triangles(m, g) if kind == MESH else None
             groups.append(
                 RayGroup(
                     kind,
                     one,
                     None if mask.all() else put(mask),
                     None if shape is None else put(shape),
-                    _height_field(m, put, g) if kind == _HFIELD else None,
+                    _height_field(m, put, g) if kind == HFIELD else None,
                 )
             )
     return Rays(tuple(groups))
@@ -177,7 +176,7 @@ def refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
                 names = f"{name_of(m, 'geom', a)} and {name_of(m, 'geom', b)}"
                 yield f"the distance of {names}, of types {shapes}; use other shapes"
             for g in (a, b):
-                if m.geom_type[g] == _GEOM.mjGEOM_MESH and not has_hull(m, g):
+                if m.geom_type[g] == MESH and not has_hull(m, g):
                     yield f"{name_of(m, 'geom', g)}: MuJoCo has made no hull of its mesh"
 
 

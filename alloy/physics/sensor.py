@@ -179,6 +179,12 @@ class Zones:
     is_box: Tensor  # (n,) bool
     is_capsule: Tensor  # (n,) bool; else a cylinder
 
+    def by_shape(self, round_: Tensor, box: Tensor, capsule: Tensor, cylinder: Tensor) -> Tensor:
+        """Each zone's answer (W, n, k) of those that hold for zones of one shape."""
+        out = torch.where(self.is_capsule.unsqueeze(-1), capsule, cylinder)
+        out = torch.where(self.is_box.unsqueeze(-1), box, out)
+        return torch.where(self.is_round.unsqueeze(-1), round_, out)
+
 
 @dataclass(frozen=True)
 class ContactSensors:

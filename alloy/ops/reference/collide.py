@@ -31,7 +31,15 @@ from alloy.ops.reference.collide_ellipsoid import (
 from alloy.ops.reference.collide_hfield import SLOTS as HFIELD_SLOTS
 from alloy.ops.reference.collide_hfield import hfield_collider
 from alloy.ops.reference.collide_shared import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    ELLIPSOID,
     FAR,
+    HFIELD,
+    MESH,
+    PLANE,
+    SPHERE,
     Collider,
     Contacts,
     choose,
@@ -206,12 +214,11 @@ def _one_contact(pos1: Tensor, radius1: Tensor, normal: Tensor, gap: Tensor) -> 
     return dist, pos.unsqueeze(-2), make_frame(normal).unsqueeze(-3)
 
 
-PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
-
+# those of two convex shapes whose contact is searched for
 CONVEX_KINDS = (
     (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (CYLINDER, CYLINDER), (CYLINDER, BOX),
     (SPHERE, MESH), (CAPSULE, MESH), (ELLIPSOID, MESH), (CYLINDER, MESH), (BOX, MESH),
-    (MESH, MESH), (PLANE, MESH),
+    (MESH, MESH),
 )  # fmt: skip
 
 COLLIDERS: dict[tuple[int, int], Collider] = {
@@ -232,11 +239,7 @@ COLLIDERS: dict[tuple[int, int], Collider] = {
     (ELLIPSOID, BOX): Collider(ellipsoid_box, 1),
     (BOX, BOX): Collider(box_box, 8),
     (PLANE, MESH): Collider(plane_mesh, 4),
-    **{
-        kind: Collider(convex_collider(kind), convex_slots(kind))
-        for kind in CONVEX_KINDS
-        if kind != (PLANE, MESH)
-    },
+    **{kind: Collider(convex_collider(kind), convex_slots(kind)) for kind in CONVEX_KINDS},
     **{
         (HFIELD, shape): Collider(hfield_collider(shape), HFIELD_SLOTS)
         for shape in (SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH)

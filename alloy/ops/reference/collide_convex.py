@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.ops.control import where_on
 from alloy.ops.reference.collide_shared import (
+    CAPSULE,
+    CYLINDER,
+    ELLIPSOID,
     FAR,
+    MESH,
+    SPHERE,
     Contacts,
     choose,
     dot,
@@ -25,12 +29,7 @@ from alloy.ops.reference.collide_shared import (
     to_local,
 )
 from alloy.ops.reference.convex import (
-    CAPSULE,
-    CYLINDER,
-    ELLIPSOID,
-    MESH,
     SHIFT,
-    SPHERE,
     Apart,
     Convex,
     Mesh,
@@ -38,6 +37,7 @@ from alloy.ops.reference.convex import (
     difference,
     rows,
     separate,
+    where_pairs,
 )
 from alloy.ops.reference.convex_clip import SLOTS, four_from
 from alloy.ops.reference.convex_depth import Depth, overlap
@@ -67,26 +67,30 @@ def convex_collider(kind: tuple[int, int]) -> Callable[..., Contacts]:
     return collide
 
 
-def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) -> Contacts:
+def sets_of(
+    kind: tuple[int, int], side1: tuple, side2: tuple
+) -> tuple[Convex, Convex, Tensor, Tensor]:
+    """Two sets (W, P) in double precision, from the first one's centre; a side is pos to mesh.
+
+    And the radius (..., 1) that the first is to be grown by, and the size (...,) of both together.
+    """
     (pos1, mat1, size1, mesh1), (pos2, mat2, size2, mesh2) = side1, side2
-    dtype, lead = pos1.dtype, pos1.shape[:-1]
+    lead = pos1.shape[:-1]
     wide = [x.double() for x in (pos2 - pos1, mat1, size1, mat2, size2)]
     apart, mat1, size1, mat2, size2 = (x.expand(*lead, *x.shape[2:]) for x in wide)
     one = convex_of(kind[0], torch.zeros_like(apart), mat1, size1, mesh1)
     two = convex_of(kind[1], apart, mat2, size2, mesh2)
     radius = size1[..., :1] if kind[0] in (SPHERE, CAPSULE) else torch.zeros_like(apart[..., :1])
+    return one, two, radius, (reach(one) + reach(two)).clamp(min=math.MINVAL)
+
+
+def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) -> Contacts:
+    pos1 = side1[0]
+    dtype, lead = pos1.dtype, pos1.shape[:-1]
+    one, two, radius, size = sets_of(kind, side1, side2)
     margin = margin.double().expand(lead).unsqueeze(-1)
-    size = (reach(one) + reach(two)).clamp(min=math.MINVAL)
-    near = torch.linalg.vector_norm(apart, dim=-1) - size <= (margin + radius).squeeze(-1)
-    parts1, parts2 = one.parts(), two.parts()
-
-    def search(
-        on: Tensor, radius: Tensor, margin: Tensor, size: Tensor, *parts: Tensor
-    ) -> tuple[Tensor, ...]:
-        first, second = parts[: len(parts1)], parts[len(parts1) :]
-        return _contacts(one.with_parts(*first), two.with_parts(*second), on, radius, margin, size)
-
-    dist, point, normal = where_on(near, search, radius, margin, size, *parts1, *parts2)
+    near = torch.linalg.vector_norm(two.pos, dim=-1) - size <= (margin + radius).squeeze(-1)
+    dist, point, normal = where_pairs(near, _contacts, one, two, radius, margin, size)
     dist = choose(near.unsqueeze(-1), dist, FAR)
     normal = torch.where(near.unsqueeze(-1), normal, table((1.0, 0.0, 0.0), normal))
     pos = pos1.unsqueeze(-2) + point.to(dtype)
@@ -95,24 +99,22 @@ def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) 
 
 
 def _contacts(
-    one: Convex, two: Convex, on: Tensor, radius: Tensor, margin: Tensor, size: Tensor
+    on: Tensor, one: Convex, two: Convex, radius: Tensor, margin: Tensor, size: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Dist (..., K), point (..., K, 3) and normal (..., 3) of the pairs that are on."""
     dist, point, normal, touch = single(one, two, on, radius, margin, size)
     point, count = point.unsqueeze(-2), convex_slots((one.kind, two.kind))
     if count == 1:
         return dist, point, normal
-    parts1, parts2 = one.parts(), two.parts()
 
     def faces(
-        on: Tensor, radius: Tensor, margin: Tensor, normal: Tensor, touch: Tensor, *parts: Tensor
-    ) -> tuple[Tensor, ...]:
-        first, second = parts[: len(parts1)], parts[len(parts1) :]
-        sets = one.with_parts(*first), two.with_parts(*second)
-        return manifold(*sets, radius, normal, margin, touch)
+        on: Tensor, one: Convex, two: Convex,
+        radius: Tensor, margin: Tensor, normal: Tensor, touch: Tensor,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        return manifold(one, two, radius, normal, margin, touch)
 
     near = (dist <= margin).squeeze(-1) & on
-    many = Manifold(*where_on(near, faces, radius, margin, normal, touch, *parts1, *parts2))
+    many = Manifold(*where_pairs(near, faces, one, two, radius, margin, normal, touch))
     found = many.found & near.unsqueeze(-1)
     alone = torch.cat([dist, dist.new_full((*on.shape, count - 1), FAR)], -1)
     return (
@@ -192,14 +194,13 @@ def single(
 
 def _overlap(one: Convex, two: Convex, on: Tensor, start: Apart, size: Tensor) -> Depth:
     """`overlap` of the pairs that are on."""
-    parts1, parts2 = one.parts(), two.parts()
 
-    def body(on: Tensor, size: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        begin, sets = tensors[: len(start)], tensors[len(start) :]
-        first, second = sets[: len(parts1)], sets[len(parts1) :]
-        return overlap(one.with_parts(*first), two.with_parts(*second), on, Apart(*begin), size)
+    def body(
+        on: Tensor, one: Convex, two: Convex, size: Tensor, *begin: Tensor
+    ) -> tuple[Tensor, ...]:
+        return overlap(one, two, on, Apart(*begin), size)
 
-    return Depth(*where_on(on, body, size, *start, *parts1, *parts2))
+    return Depth(*where_pairs(on, body, one, two, size, *start))
 
 
 def _polish(

@@ -22,8 +22,18 @@ from torch import Tensor
 from alloy import math
 from alloy.ops.control import where_on
 from alloy.ops.reference.collide_convex import reach, single
-from alloy.ops.reference.collide_shared import FAR, choose, make_frame, table, to_local, to_world
-from alloy.ops.reference.convex import CAPSULE, MESH, SPHERE, Convex, Mesh, convex_of
+from alloy.ops.reference.collide_shared import (
+    CAPSULE,
+    FAR,
+    MESH,
+    SPHERE,
+    choose,
+    make_frame,
+    table,
+    to_local,
+    to_world,
+)
+from alloy.ops.reference.convex import Convex, Mesh, convex_of
 
 SLOTS = 12  # contacts of a pair
 _AROUND = tuple(

@@ -11,6 +11,7 @@ from torch import Tensor
 from alloy import math
 from alloy.ops.control import repeat
 
+PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
 FAR = 1e10  # dist of an empty slot: finite, beyond every margin
 # an edge and a face count as parallel below this sine: about 5.1 degrees
 EDGE_ALIGNED = 0.0888  # MuJoCo's mjEDGE_TOL

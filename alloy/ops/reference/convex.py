@@ -11,16 +11,28 @@ matter is a yes or no that rounding must not turn round. Loops stop where no pai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.ops.control import while_loop
-from alloy.ops.reference.collide_shared import choose, dot, first, sign, table
+from alloy.ops.control import Carry, where_on, while_loop
+from alloy.ops.reference.collide_shared import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    ELLIPSOID,
+    MESH,
+    SPHERE,
+    choose,
+    dot,
+    first,
+    sign,
+    table,
+)
 
-SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 2, 3, 4, 5, 6, 7  # mjtGeom
 ITERATIONS = 60  # of GJK; a dozen is usual
 _CONVERGED = 1e-12  # relative progress below which GJK has arrived
 _ON_PLANE = 1e-13  # of the size: the origin is on a triangle up to rounding
@@ -188,6 +200,20 @@ def convex_of(
     mesh = mesh._replace(corners=mesh.corners.double(), face_normal=mesh.face_normal.double())
     pair = torch.arange(len(mesh.corners), device=pos.device).expand(pos.shape[:-1])
     return Convex(kind, pos, mat, size, mesh.corners.unsqueeze(0), pair, mesh)
+
+
+def where_pairs(
+    on: Tensor, body: Callable[..., Carry], one: Convex, two: Convex, *tensors: Tensor
+) -> Carry:
+    """`where_on` of pairs of sets: `body(on, one, two, *tensors)` of those that are on."""
+    parts1, parts2 = one.parts(), two.parts()
+
+    def of_parts(on: Tensor, *values: Tensor) -> Carry:
+        rest, values = values[: len(tensors)], values[len(tensors) :]
+        sets1, sets2 = values[: len(parts1)], values[len(parts1) :]
+        return body(on, one.with_parts(*sets1), two.with_parts(*sets2), *rest)
+
+    return where_on(on, of_parts, *tensors, *parts1, *parts2)
 
 
 class Apart(NamedTuple):

@@ -14,9 +14,16 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.ops.control import where_on, while_loop
+from alloy.ops.control import while_loop
 from alloy.ops.reference.collide_shared import choose, dot
-from alloy.ops.reference.convex import Apart, Convex, barycentric, difference, rows
+from alloy.ops.reference.convex import (
+    Apart,
+    Convex,
+    barycentric,
+    difference,
+    rows,
+    where_pairs,
+)
 
 # corners of the polytope: room for so many is made in turn; its faces are at most twice as many
 _ROOM = (8, 16, 48)
@@ -87,14 +94,13 @@ def _grown(
     found = _witness(grown_new[2], grown_new[3], grown_new[4], _Faces(*grown_new[5:]))
     if len(room) == 1:
         return found
-    parts1, parts2 = one.parts(), two.parts()
 
-    def later(on: Tensor, size: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        sets, rest = tensors[: len(parts1) + len(parts2)], tensors[len(parts1) + len(parts2) :]
-        first, second = sets[: len(parts1)], sets[len(parts1) :]
-        return _grown(one.with_parts(*first), two.with_parts(*second), size, on, rest, room[1:])
+    def later(
+        on: Tensor, one: Convex, two: Convex, size: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        return _grown(one, two, size, on, rest, room[1:])
 
-    deeper = where_on(on, later, size, *parts1, *parts2, *grown_new)
+    deeper = where_pairs(on, later, one, two, size, *grown_new)
     masks = (on.reshape(*on.shape, *([1] * (x.ndim - on.ndim))) for x in found)
     return Depth(
         *(torch.where(mask, x, y) for mask, x, y in zip(masks, deeper, found, strict=True))

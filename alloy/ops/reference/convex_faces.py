@@ -17,14 +17,18 @@ from torch import Tensor
 
 from alloy import math
 from alloy.ops.reference.collide_shared import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
     EDGE_ALIGNED,
     FAR,
+    MESH,
     choose,
     dot,
     sign,
     table,
 )
-from alloy.ops.reference.convex import BOX, CAPSULE, CYLINDER, MESH, Convex, rows
+from alloy.ops.reference.convex import Convex, rows
 from alloy.ops.reference.convex_clip import SLOTS, clipped, cut, flat, four, packed
 
 _FACING = 0.996  # cosine

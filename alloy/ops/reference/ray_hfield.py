@@ -14,8 +14,8 @@ from torch import Tensor
 
 from alloy.math import EYE3, MINVAL, constant_like
 from alloy.ops.control import while_loop
-from alloy.ops.reference.collide_shared import first
-from alloy.ops.reference.ray_shapes import BOX, ahead, box, finite, nearest_of, normal_at, triangle
+from alloy.ops.reference.collide_shared import BOX, first
+from alloy.ops.reference.ray_shapes import ahead, box, finite, nearest_of, normal_at, triangle
 
 if TYPE_CHECKING:
     from alloy.physics.sensor import HeightField

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from alloy.math import MINVAL, constant, cross, dot, normalize, safe_norm
 from alloy.ops.control import repeat
-from alloy.ops.reference.collide_shared import first
+from alloy.ops.reference.collide_shared import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    ELLIPSOID,
+    PLANE,
+    SPHERE,
+    first,
+)
 
 _ACROSS = ((True, False, False), (False, True, False), (False, False, True))  # face by axis
 
@@ -162,7 +170,6 @@ def mesh(pnt: Tensor, vec: Tensor, triangles: Tensor) -> tuple[Tensor, Tensor]:
     return near, normal
 
 
-PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6  # mjtGeom
 INTERSECT = {
     PLANE: plane, SPHERE: sphere, CAPSULE: capsule, ELLIPSOID: ellipsoid, CYLINDER: cylinder,
     BOX: box,

@@ -255,10 +255,7 @@ def _ray_meets(t: Zones, point: Tensor, ray: Tensor) -> Tensor:
     capsule_hit = cylinder_hit
     for end in (shift, -shift):
         capsule_hit = capsule_hit | meets(*quadric((point - end) / radius, ray / radius))
-    pick = lambda mask: mask.unsqueeze(-1)  # noqa: E731
-    hit = torch.where(pick(t.is_capsule), capsule_hit, cylinder_hit)
-    hit = torch.where(pick(t.is_box), box_hit, hit)
-    return torch.where(pick(t.is_round), round_hit, hit)
+    return t.by_shape(round_hit, box_hit, capsule_hit, cylinder_hit)
 
 
 def _inside_site(m: Model, d: Data, g: SensorGroup) -> Tensor:

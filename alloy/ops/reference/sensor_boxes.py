@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from alloy.math import cross, dot, rotate, rotate_inv
-from alloy.ops.reference.collide_shared import clip, first, table, tolerance
+from alloy.ops.reference.collide_shared import clip, first, sign, table, tolerance
 
 _CORNERS = tuple(product((-1.0, 1.0), repeat=3))
 # edges: the corner where each begins, and the axis along which it goes
@@ -109,8 +109,9 @@ def _within(mat1: Tensor, size1: Tensor, apart: Tensor, mat2: Tensor, size2: Ten
     normal = torch.where(chosen.unsqueeze(-1), axes, 0.0).sum(-2)
 
     # the deepest corners of each box, and the middles of their deepest edges
-    deep1 = rotate(mat1, size1 * _sign(rotate_inv(mat1, normal)))
-    deep2 = apart - rotate(mat2, size2 * _sign(rotate_inv(mat2, normal)))
+    local1, local2 = rotate_inv(mat1, normal), rotate_inv(mat2, normal)
+    deep1 = rotate(mat1, size1 * sign(local1 >= 0, normal))
+    deep2 = apart - rotate(mat2, size2 * sign(local2 >= 0, normal))
     by_edges = chosen[..., 6:].unflatten(-1, (3, 3))
     dir1 = torch.where(by_edges.any(-1).unsqueeze(-1), mat1.mT, 0.0).sum(-2)
     dir2 = torch.where(by_edges.any(-2).unsqueeze(-1), mat2.mT, 0.0).sum(-2)
@@ -123,7 +124,3 @@ def _within(mat1: Tensor, size1: Tensor, apart: Tensor, mat2: Tensor, size2: Ten
     point2 = torch.where(chosen[..., :3].any(-1, keepdim=True), deep2, deep1 + offset)
     point2 = torch.where(crossed.unsqueeze(-1), on_edge1 + offset, point2)
     return best.squeeze(-1), point2 - offset, point2
-
-
-def _sign(x: Tensor) -> Tensor:
-    return torch.where(x < 0, table(-1.0, x), table(1.0, x))

@@ -152,8 +152,9 @@ def inside(d: Data, zones: Zones, points: Tensor) -> Tensor:
     radius2, half = size[..., 0] * size[..., 0], size[..., 1]
     across, height = dot(at[..., :2], at[..., :2]), at[..., 2].abs()
     beyond = (height - half).clamp(min=0.0)
-    pick = lambda mask: mask.unsqueeze(-1)  # noqa: E731
-    within = (across < radius2) & (height < half)  # a cylinder
-    within = torch.where(pick(zones.is_capsule), across + beyond * beyond < radius2, within)
-    within = torch.where(pick(zones.is_box), (at.abs() < size).all(-1), within)
-    return torch.where(pick(zones.is_round), dot(scaled, scaled) < 1.0, within)
+    return zones.by_shape(
+        dot(scaled, scaled) < 1.0,
+        (at.abs() < size).all(-1),
+        across + beyond * beyond < radius2,
+        (across < radius2) & (height < half),
+    )

@@ -7,29 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import MINVAL, normalize
-from alloy.ops.reference.collide import (
-    BOX,
-    CAPSULE,
-    COLLIDERS,
-    CONVEX_KINDS,
-    CYLINDER,
-    HFIELD,
-    MESH,
-    PLANE,
-    SPHERE,
-)
-from alloy.ops.reference.collide_convex import reach, single
-from alloy.ops.reference.collide_shared import FAR, first
-from alloy.ops.reference.convex import convex_of
+from alloy.math import normalize
+from alloy.ops.reference.collide import COLLIDERS, CONVEX_KINDS
+from alloy.ops.reference.collide_convex import sets_of, single
+from alloy.ops.reference.collide_shared import BOX, CAPSULE, CYLINDER, FAR, HFIELD, MESH, first
 from alloy.ops.reference.sensor_boxes import box_box_segment
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
     from alloy.physics.sensor import GeomPairs, SensorGroup
-
-# faces and ends of these touch in several points, none of which need be where they are nearest
-_SEARCHED = tuple(kind for kind in CONVEX_KINDS if kind[0] != PLANE)
 
 
 def measured(kind: tuple[int, int]) -> bool:
@@ -75,7 +61,7 @@ def _between(m: Model, d: Data, p: GeomPairs) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     if p.kind == (BOX, BOX):
         near, one, two = box_box_segment(*geoms)
-    elif p.kind in _SEARCHED:
+    elif p.kind in CONVEX_KINDS:  # their contacts need not be where they are nearest
         near, one, two = _between_convex(p, *geoms)
     else:
         # a negative margin keeps to the direction of least overlap: nothing lies along a cap
@@ -101,17 +87,11 @@ def _between_convex(
     size2: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Distance (W, n) of convex shapes and the nearest points, as their collider begins."""
-    lead = pos1.shape[:-1]
-    wide = [x.double() for x in (pos2 - pos1, mat1, size1, mat2, size2)]
-    apart, mat1, size1, mat2, size2 = (x.expand(*lead, *x.shape[2:]) for x in wide)
-    one = convex_of(p.kind[0], torch.zeros_like(apart), mat1, size1, p.mesh1)
-    two = convex_of(p.kind[1], apart, mat2, size2, p.mesh2)
-    is_round = p.kind[0] in (SPHERE, CAPSULE)
-    radius = size1[..., :1] if is_round else torch.zeros_like(apart[..., :1])
-    reached = (reach(one) + reach(two)).clamp(min=MINVAL)
+    lead, sides = pos1.shape[:-1], ((pos1, mat1, size1, p.mesh1), (pos2, mat2, size2, p.mesh2))
+    one, two, radius, size = sets_of(p.kind, *sides)
     margin = p.margin.double().expand(lead).unsqueeze(-1)
     every = torch.ones(lead, dtype=torch.bool, device=pos1.device)
-    dist, point, normal, _ = single(one, two, every, radius, margin, reached)
+    dist, point, normal, _ = single(one, two, every, radius, margin, size)
     half = 0.5 * dist * normal
     dist, first_point, second_point = (x.to(pos1.dtype) for x in (dist, point - half, point + half))
     return dist.squeeze(-1), pos1 + first_point, pos1 + second_point
