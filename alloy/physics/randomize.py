@@ -10,7 +10,7 @@ constraint rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import Field, replace
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -18,13 +18,14 @@ from torch import Tensor
 
 from alloy.math import quat_from_axis_angle, quat_mul, quat_to_mat
 from alloy.physics import constraint
-from alloy.physics.model import Model, tensor_fields
+from alloy.physics.model import Model
 from alloy.physics.randomize_derive import (
     SIZE_FACTORS,
     Values,
     bounding_radius,
     derive,
     filled,
+    present,
 )
 
 # What is a column of a model's field, or all of its columns, and nothing else. The fields are
@@ -159,7 +160,7 @@ def apply(m: Model, targets: Sequence[Target], draws: Tensor) -> Model:
     m = replace(m, **new)
     if new.keys() & _IN_ROWS:
         m = constraint.constants(m)
-        rows = {f.name: getattr(m, f.name) for f in _tensors(m) if f.name.startswith("efc_")}
+        rows = {f.name: getattr(m, f.name) for f in present(m) if f.name.startswith("efc_")}
         m = replace(m, **{name: _world_last(value) for name, value in rows.items()})
     return m
 
@@ -175,17 +176,13 @@ def put_worlds(m: Model, worlds: Tensor, part: Model) -> Model:
         worlds: (n,) which of them.
         part: from `apply` with the same targets, n worlds in the order of `worlds`.
     """
-    count = max(getattr(m, f.name).shape[0] for f in _tensors(m))
+    count = max(getattr(m, f.name).shape[0] for f in present(m))
     new = {}
-    for f in _tensors(m):
+    for f in present(m):
         ours, theirs = getattr(m, f.name), getattr(part, f.name)
         if ours is not theirs and ours.shape[0] == count:
             new[f.name] = _world_last(ours.index_copy(0, worlds, theirs))
     return replace(m, **new)
-
-
-def _tensors(m: Model) -> list[Field]:
-    return [f for f in tensor_fields(Model) if getattr(m, f.name) is not None]
 
 
 def _mixed(old: Tensor, draw: Tensor, mode: str) -> Tensor:

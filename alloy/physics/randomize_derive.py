@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -214,10 +214,15 @@ def _inverse_weights(m: Model, d: Data) -> dict[str, Tensor]:
     return weights
 
 
+def present(m: Model) -> list[Field]:
+    """The tensor fields that a model has."""
+    return [f for f in tensor_fields(Model) if getattr(m, f.name) is not None]
+
+
 def _double(values: Values) -> Model:
     """The model with its new values in float64; without geoms and sites if nothing needs them."""
     m = values.m
-    own = {f.name for f in tensor_fields(Model) if getattr(m, f.name) is not None}
+    own = {f.name for f in present(m)}
     new = {name: getattr(m, name).double() for name in own}
     new |= {name: value for name, value in values.new.items() if name in own}
     new["derived"] = m.derived | {k: _in_double(m.derived[k]) for k in ("passive", "actuation")}
