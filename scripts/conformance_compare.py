@@ -20,6 +20,7 @@ from tests.physics.fixture import oracle_cost, random_state
 from tests.physics.fixture import tighten as tighten_solver
 
 STATES = 20
+BLOCK = 4  # states at once: the meshes of a body of hundreds of pairs take gigabytes
 EDGE = 1e-9  # m, of a contact's margin
 NORMAL = 0.1  # of its error counts: a depth known to 1e-12 leaves its normal known to about 1e-6
 STIFFNESS = 300  # by which the acceleration follows from where MuJoCo's search leaves a contact
@@ -123,22 +124,31 @@ def compare(mj: mujoco.MjModel, m: Model, states: int) -> tuple[dict[str, float]
     for _ in range(states):
         worlds.append(mujoco.MjData(mj))
         random_state(mj, worlds[-1], rng)
+    errors, strange = dict.fromkeys(BOUNDS, 0.0), collections.Counter()
+    for start in range(0, states, BLOCK):
+        for found in some_worlds(mj, m, worlds[start : start + BLOCK], strange):
+            for what, error in found.items():
+                errors[what] = float(np.fmax(errors[what], error)) if error == error else np.nan
+    return errors, ", ".join(f"{pair} in {n}" for pair, n in strange.most_common(4))
+
+
+def some_worlds(
+    mj: mujoco.MjModel, m: Model, worlds: list[mujoco.MjData], strange: collections.Counter
+) -> Iterator[dict[str, float]]:
+    """Errors of each world, which MuJoCo then steps."""
     state = {
         name: torch.tensor(np.stack([getattr(mjd, name) for mjd in worlds])) for name in INPUTS
     }
-    start = replace(make_data(m, states), **state)
+    start = replace(make_data(m, len(worlds)), **state)
     after = forward.step(m, start)  # its derived fields are of the start, but for Runge-Kutta's
     d = forward.forward(m, start) if m.opt.integrator == "rk4" else after
-    errors, strange = dict.fromkeys(BOUNDS, 0.0), collections.Counter()
     for w, mjd in enumerate(worlds):
         mujoco.mj_forward(mj, mjd)
         found = one_world(mj, mjd, m, d, w, strange)
         if "qacc" in found:
             mujoco.mj_step(mj, mjd)
             found["step"] = largest(after, mjd, STATE, w)
-        for what, error in found.items():
-            errors[what] = float(np.fmax(errors[what], error)) if error == error else np.nan
-    return errors, ", ".join(f"{pair} in {n}" for pair, n in strange.most_common(4))
+        yield found
 
 
 def one_world(

@@ -69,7 +69,7 @@ def _ordered(mj: mujoco.MjModel, g1: int, g2: int, explicit: int) -> Pair:
 
 
 def enabled_pairs(mj: mujoco.MjModel) -> list[Pair]:
-    """Every pair of geoms that may ever touch: explicit ones, then dynamic ones in geom order."""
+    """Every pair of geoms that may ever touch, in the order of MuJoCo's contacts."""
     if _disabled(mj, "CONSTRAINT", "CONTACT") or not mj.nv:
         return []
     pairs, seen = [], set()
@@ -89,7 +89,14 @@ def enabled_pairs(mj: mujoco.MjModel) -> list[Pair]:
                 continue  # planes and height fields do not touch each other
             if _body_filter(mj, int(mj.geom_bodyid[g1]), int(mj.geom_bodyid[g2])):
                 pairs.append(_ordered(mj, g1, g2, -1))
-    return pairs
+    return sorted(pairs, key=lambda pair: _place(mj, pair))
+
+
+def _place(mj: mujoco.MjModel, pair: Pair) -> tuple[tuple[int, ...], ...]:
+    """By pair of bodies; of each first the explicit ones, then by the geom of the lower body."""
+    sides = sorted((int(mj.geom_bodyid[g]), g) for g in (pair.geom1, pair.geom2))
+    bodies, geoms = zip(*sides, strict=True)
+    return bodies, (pair.explicit,) if pair.explicit >= 0 else (mj.npair, *geoms)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ MESHES = {
     "rod": prism(32, 0.08),
     "tetra": [(0.1, 0, -0.05), (-0.1, 0.1, -0.05), (-0.1, -0.1, -0.05), (0, 0, 0.1)],
     "stone": ball(20, 0),
+    "pebble": ball(400, 1),  # a few degrees between its faces
 }
 SHAPES = {
     "plane": 'type="plane" size="2 2 .1"', "sphere": 'type="sphere" size=".06"',
@@ -44,7 +45,8 @@ PAIRS = [
     ("sphere", "stone"), ("capsule", "cube"), ("capsule", "stone"), ("ellipsoid", "hexa"),
     ("ellipsoid", "stone"), ("cylinder", "cube"), ("cylinder", "stone"), ("box", "cube"),
     ("box", "hexa"), ("box", "stone"), ("cube", "cube"), ("cube", "hexa"), ("tetra", "tetra"),
-    ("stone", "stone"), ("rod", "rod"),
+    ("stone", "stone"), ("rod", "rod"), ("box", "pebble"), ("stone", "pebble"),
+    ("pebble", "pebble"),
 ]  # fmt: skip
 
 
@@ -112,9 +114,9 @@ def test_contacts_are_mujocos(one, two, level):
     ours, theirs = contacts(model(one, two, 0.02 * level), poses(one, rng, level))
     wrong = [k for k in range(N) if not same(ours[k], theirs[k], 1e-5)]
     assert sum(len(t) for t in theirs) > 20
-    # of equal areas, of faces nearly level with each other, and from a point that MuJoCo's search
-    # came by, another one may be taken; the deepest point is then the same but for those
-    allowed = {"cylinder": 0.15, "capsule": 0.1}.get(one, 0.02)
+    # of four corners of a cap that span the same area others may be taken, and the search may end
+    # in another triangle of a face
+    allowed = 0.1 if one == "cylinder" else 0.02
     assert len(wrong) <= allowed * N
     for k in wrong:
         assert len(ours[k]) and len(theirs[k])

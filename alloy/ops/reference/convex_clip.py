@@ -7,7 +7,7 @@ from torch import Tensor
 
 from alloy import math
 from alloy.ops.control import while_loop
-from alloy.ops.reference.collide_shared import choose, sign, table
+from alloy.ops.reference.collide_shared import choose, table
 from alloy.ops.reference.convex import rows
 
 SLOTS = 4  # corners that are kept
@@ -25,12 +25,13 @@ def flat(points: Tensor, origin: Tensor, normal: Tensor) -> tuple[Tensor, Tensor
 
 
 def _sides(polygon: Tensor) -> tuple[Tensor, Tensor]:
-    """Normals (..., E, 2) into a convex polygon (..., E, 2) and their offsets: n . p >= offset."""
+    """Normals (..., E, 2) into a clockwise polygon (..., E, 2), and offsets: n . p >= offset.
+
+    By the order of its corners: some faces of meshes are not convex, and their middle is beyond one
+    of their sides.
+    """
     along = polygon.roll(-1, -2) - polygon
-    inward = torch.stack([-along[..., 1], along[..., 0]], -1)
-    middle = polygon.mean(-2, keepdim=True)
-    side = ((middle - polygon) * inward).sum(-1, keepdim=True)
-    inward = inward * sign(side >= 0, side)
+    inward = torch.stack([along[..., 1], -along[..., 0]], -1)
     length = torch.linalg.vector_norm(inward, dim=-1, keepdim=True)
     inward = choose(length > 1e-12, inward / length.clamp(min=1e-30), 0.0)
     return inward, (inward * polygon).sum(-1)

@@ -74,7 +74,7 @@ class _Feature(NamedTuple):
     begin: Tensor  # (..., 3) the corner that its edges begin at
     ends: Tensor  # (..., M, 3)
     is_edge: Tensor  # (..., M) bool
-    rim: Tensor  # (..., 1) bool: the rim of a cylinder's cap
+    cap: Tensor  # (..., 1) bool: of a cylinder, whose edge is then at no place of its own
 
 
 def manifold(
@@ -97,20 +97,17 @@ def manifold(
     lift = torch.zeros_like(margin)
     if one.kind == CAPSULE:
         axis = one.mat[..., 2]
-        lowest = normal - dot(normal, axis) * axis
-        length = torch.linalg.vector_norm(lowest, dim=-1, keepdim=True)
         lift = 0.5 * margin  # MuJoCo grows both geoms by half the margin
-        out = (radius + lift) * lowest / choose(length > 1e-6, length, 1.0)
+        # across the axis, and so by less than the radius where the normal leans along it, as there
+        out = (radius + lift) * (normal - dot(normal, axis) * axis)
         first_ = first_._replace(begin=first_.begin + out, ends=first_.ends + out.unsqueeze(-2))
     edge1, face2, met = _level(first_, second)
     met = met & (first_.dim <= second.dim)
     normal2, polygon2 = _polygon(two, second, face2)
-    options = [(met, _on_face(edge1, lift, normal2, polygon2, margin), -normal2)]
+    options = [(met & ~first_.cap, _on_face(edge1, lift, normal2, polygon2, margin), -normal2)]
     if one.kind != CAPSULE:
         edge2, face1, met2 = _level(second, first_)
-        # on a cap MuJoCo lays no edge where it is a corner that touches
-        whole = first_.is_edge.any(-1, keepdim=True) | (first_.dim == 3)
-        met2 = met2 & ~met & (second.dim < 3) & whole
+        met2 = met2 & ~met & (second.dim < 3)
         normal1, polygon1 = _polygon(one, first_, face1)
         options.append((met2, _on_face(edge2, lift, normal1, polygon1, margin), normal1))
         face1, face2, facing = _facing(first_, second)
@@ -150,12 +147,12 @@ def _level(edged: _Feature, faced: _Feature) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _facing(one: _Feature, two: _Feature) -> tuple[Tensor, Tensor, Tensor]:
-    """The first two faces (..., 1) that face each other, if any."""
+    """The two faces (..., 1) that face each other most, if any do."""
     cosine = one.normals @ two.normals.mT
-    fits = (cosine < -_FACING) & one.is_face.unsqueeze(-1) & two.is_face.unsqueeze(-2)
-    fits, count = fits.flatten(-2), two.normals.shape[-2]
-    place = fits.to(torch.int8).argmax(-1, keepdim=True)
-    return place // count, place % count, fits.any(-1, keepdim=True)
+    faces = one.is_face.unsqueeze(-1) & two.is_face.unsqueeze(-2)
+    cosine, count = choose(faces, cosine, 0.0).flatten(-2), two.normals.shape[-2]
+    place = cosine.argmin(-1, keepdim=True)
+    return place // count, place % count, cosine.gather(-1, place) < -_FACING
 
 
 def _feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
@@ -189,12 +186,16 @@ def _box_feature(body: Convex, way: Tensor) -> _Feature:
     axis = torch.arange(3, device=way.device)
     faces = torch.where(side > 0, 2 * axis, 2 * axis + 1)
     ends = corner.unsqueeze(-2) * (1 - 2 * eye)
-    rim = torch.zeros_like(is_edge[..., :1])
-    return _Feature(dim, side.unsqueeze(-1) * eye, across, faces, corner, ends, is_edge, rim)
+    cap = torch.zeros_like(is_edge[..., :1])
+    return _Feature(dim, side.unsqueeze(-1) * eye, across, faces, corner, ends, is_edge, cap)
 
 
 def _cylinder_feature(body: Convex, way: Tensor) -> _Feature:
-    """A cap, which has no edge, its rim, or the side; MuJoCo takes each for one corner."""
+    """A cap, its rim, or the side; MuJoCo takes each for one corner, with a line along the side.
+
+    Of a cap that line begins where the search ended. MuJoCo still looks whether a face is level
+    with it, and then not whether an edge lies on the cap.
+    """
     flat = way[..., :2]
     length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True)
     edge = body.size[..., :1] * flat / length.clamp(min=math.MINVAL)
@@ -206,7 +207,7 @@ def _cylinder_feature(body: Convex, way: Tensor) -> _Feature:
     normal = torch.cat([torch.zeros_like(flat), up], -1).unsqueeze(-2)
     faces = torch.where(up > 0, dim - 1, dim)
     begin, end = torch.cat([edge, high], -1), torch.cat([edge, -high], -1)
-    return _Feature(dim, normal, facing, faces, begin, end.unsqueeze(-2), ~cap, facing & ~cap)
+    return _Feature(dim, normal, facing, faces, begin, end.unsqueeze(-2), cap | ~cap, cap)
 
 
 def _capsule_feature(body: Convex, way: Tensor) -> _Feature:
@@ -228,22 +229,25 @@ def _mesh_feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
     """
     corners = body.hull
     points = math.rotate_inv(body.mat.unsqueeze(-3), touch - body.pos.unsqueeze(-2))
-    square = (corners * corners).sum(-1).unsqueeze(-2) - 2 * points @ corners.mT  # (..., 3, V)
-    one, two, three = square.argmin(-1).split(1, -1)
+    # some corners are 1e-8 m from each other: no squares less products here
+    apart = torch.cdist(points, corners, compute_mode="donot_use_mm_for_euclid_dist")
+    one, two, three = apart.argmin(-1).split(1, -1)
     two = torch.where(two == one, three, two)
     single, edge = two == one, (three == one) | (three == two)
     dim = torch.where(single, 1, torch.where(edge, 2, 3))
     faces, others, thirds = (body.table("around", k).squeeze(-2) for k in (one, two, three))
     normals = body.table("face_normal", faces)
     holds = (faces.unsqueeze(-1) == others.unsqueeze(-2)).any(-1)
+    # MuJoCo looks at two faces of an edge, and some meshes have more
+    holds = holds & ((holds.cumsum(-1) <= 2) | (dim == 1))
     holds = holds & ((faces.unsqueeze(-1) == thirds.unsqueeze(-2)).any(-1) | (dim < 3))
     facing = (normals @ way.unsqueeze(-1)).squeeze(-1) > _LEVEL
     around = body.table("neighbours", one).squeeze(-2)
     ends = rows(corners, torch.where(dim == 2, two, around))
     is_edge = (dim < 3).expand_as(faces)
-    rim = torch.zeros_like(dim, dtype=torch.bool)
+    cap = torch.zeros_like(dim, dtype=torch.bool)
     begin = rows(corners, one).squeeze(-2)
-    return _Feature(dim, normals, holds & facing, faces, begin, ends, is_edge, rim)
+    return _Feature(dim, normals, holds & facing, faces, begin, ends, is_edge, cap)
 
 
 def _polygon(body: Convex, feature: _Feature, face: Tensor) -> tuple[Tensor, ...]:
@@ -305,9 +309,10 @@ def _face_on_face(
     place = torch.where(kept, kept.to(torch.int64).cumsum(-1) - 1, number.shape[0])
     polygon, count = packed(polygon, place), kept.sum(-1, keepdim=True)
     point = rows(polygon, four(polygon, count))
-    # MuJoCo's points lie on face 1, above or below face 2 along the normal of that
+    # MuJoCo's points lie on face 1, and it measures the way there, along that one's normal, along
+    # face 2's: of a polygon that is plane up to single precision only, this is not to its plane
     above = ((point - origin) * face1.unsqueeze(-2)).sum(-1, keepdim=True)
     base = point - above * face1.unsqueeze(-2)
-    dist = ((base - polygon2[..., :1, :]) * face2.unsqueeze(-2)).sum(-1, keepdim=True)
+    dist = -above * dot(face1, face2).unsqueeze(-2)
     there = torch.arange(SLOTS, device=point.device) < count
     return choose(there, dist.squeeze(-1), FAR), base - 0.5 * dist * face2.unsqueeze(-2)
