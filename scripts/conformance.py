@@ -49,7 +49,8 @@ convex shapes. That search stops at 1e-6 by default, which moves such a contact 
 sphere on an ellipsoid then differs by 2e-5 in the acceleration, and by 1e-7 if the search goes on.
 Even then the normals of round shapes are known to 1e-7 or so only: of two ellipsoids, MuJoCo's was
 off by 1e-6 at 1e-12, and ours by 1e-13 from the solution of the equations. Contacts that jump in
-MuJoCo itself when the state changes by 1e-7 are decided by its rounding; a note says "(wavers)".
+MuJoCo itself when the state, or the pose of a geom in its body, changes by 1e-7 are decided by its
+rounding; a note says "(wavers)".
 Its reset of a state whose acceleration is beyond 1e10 is off: a step there would forget the state.
 
 "Runs" counts the models that are built and stepped, "equal or refused" those that are right or

@@ -24,7 +24,7 @@ BLOCK = 4  # states at once: the meshes of a body of hundreds of pairs take giga
 EDGE = 1e-9  # m, of a contact's margin
 NORMAL = 0.1  # of its error counts: a depth known to 1e-12 leaves its normal known to about 1e-6
 STIFFNESS = 300  # by which the acceleration follows from where MuJoCo's search leaves a contact
-SHAKE, SHAKES = 1e-7, 8  # m or rad: a tenth of the tolerance of MuJoCo's search; how often
+SHAKE, SHAKES = 1e-7, 16  # m or rad: a tenth of the tolerance of MuJoCo's search; how often
 JUMP = 1e-4  # m, of contacts so shaken
 STATE = ("qpos", "qvel", "act")
 INPUTS = (*STATE, "ctrl", "qfrc_applied", "xfrc_applied")
@@ -230,17 +230,23 @@ def pair_errors(mjd: mujoco.MjData, m: Model, d: Data, w: int) -> dict[tuple[int
 
 
 def wavers(mj: mujoco.MjModel, mjd: mujoco.MjData, pair: tuple[int, int]) -> bool:
-    """Whether MuJoCo's own contacts of a pair jump when qpos changes by SHAKE.
+    """Whether MuJoCo's own contacts of a pair jump when qpos or a geom in its body moves by SHAKE.
 
     Then rounding decides on them: which of two faces, which corner of many.
     """
     before, rng = of_pair(their_contacts(mjd), pair), np.random.default_rng(0)
-    moved = mujoco.MjData(mj)
+    moved, which = mujoco.MjData(mj), list(pair)
+    kept = mj.geom_pos[which], mj.geom_quat[which], mj.geom_sameframe[which]
     for _ in range(SHAKES):
         moved.qpos[:] = mjd.qpos + SHAKE * rng.normal(size=mj.nq)
         moved.mocap_pos[:], moved.mocap_quat[:] = mjd.mocap_pos, mjd.mocap_quat
         mujoco.mj_normalizeQuat(mj, moved.qpos)
+        mj.geom_sameframe[which] = 0
+        mj.geom_pos[which] += SHAKE * rng.normal(size=(2, 3))
+        for geom in pair:
+            mujoco.mju_quatIntegrate(mj.geom_quat[geom], SHAKE * rng.normal(size=3), 1)
         mujoco.mj_fwdPosition(mj, moved)
+        mj.geom_pos[which], mj.geom_quat[which], mj.geom_sameframe[which] = kept
         if set_error(of_pair(their_contacts(moved), pair), before) > JUMP:
             return True
     return False

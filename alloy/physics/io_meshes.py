@@ -23,8 +23,8 @@ class Hull(NamedTuple):
     corners: Array  # (V, 3)
     faces: list[Array]  # of each polygon its corners, counter-clockwise from outside
     normals: Array  # (F, 3)
-    around: list[list[int]]  # the faces of each corner
-    edges: list[list[int]]  # in each of those, the corner before it
+    around: list[list[int]]  # the faces of each corner; the number of faces where it has none
+    edges: list[list[int]]  # in each of those, the corner before it, or those next to it
 
 
 def mesh_side(mj: mujoco.MjModel, geoms: Array, put: Callable[..., Tensor]) -> Mesh | None:
@@ -34,8 +34,8 @@ def mesh_side(mj: mujoco.MjModel, geoms: Array, put: Callable[..., Tensor]) -> M
     hulls = [hull(mj, int(mj.geom_dataid[g])) for g in geoms]
     most = max(len(h.corners) for h in hulls)
     sides = max(len(face) for h in hulls for face in h.faces)
-    faces = max(len(h.faces) for h in hulls)
-    degree = max(len(row) for h in hulls for row in h.around)
+    faces = 1 + max(len(h.faces) for h in hulls)  # one is no face
+    degree = max(len(row) for h in hulls for rows in (h.around, h.edges) for row in rows)
     corners = [_filled(list(h.corners), most) for h in hulls]
     normals = [np.vstack([h.normals, np.zeros((faces - len(h.normals), 3))]) for h in hulls]
     rounds = [_filled([_filled(list(f), sides) for f in h.faces], faces) for h in hulls]
@@ -70,7 +70,8 @@ def hull(mj: mujoco.MjModel, mesh: int) -> Hull:
             mj.mesh_polyvertadr[adr : adr + num], mj.mesh_polyvertnum[adr : adr + num], strict=True
         )
     ]
-    used = np.unique(np.concatenate(polygons))
+    beside = _hull_edges(mj, mesh)
+    used = np.unique([*np.concatenate(polygons), *beside])
     local = np.full(count, -1)
     local[used] = np.arange(len(used))
     faces = [local[polygon] for polygon in polygons]
@@ -78,11 +79,31 @@ def hull(mj: mujoco.MjModel, mesh: int) -> Hull:
     for corner, vertex in enumerate(used):
         begin = int(mj.mesh_polymapadr[start + vertex])
         own = mj.mesh_polymap[begin : begin + int(mj.mesh_polymapnum[start + vertex])]
-        around.append([int(face) for face in own])
-        edges.append([int(np.roll(faces[f], 1)[list(faces[f]).index(corner)]) for f in own])
+        before = [int(np.roll(faces[f], 1)[list(faces[f]).index(corner)]) for f in own]
+        around.append([int(face) for face in own] or [len(faces)])
+        edges.append(before or [int(k) for k in local[beside[vertex]]])
     vertices = np.array(mj.mesh_vert[start : start + count], float)
     normals = np.array(mj.mesh_polynormal[adr : adr + num], float)
     return Hull(vertices[used], faces, normals, around, edges)
+
+
+def _hull_edges(mj: mujoco.MjModel, mesh: int) -> dict[int, list[int]]:
+    """The corners of a mesh's hull as MuJoCo searches it, and those next to each.
+
+    Some of them have no face: those that lie on an edge or in a face, up to rounding. The hull's
+    graph is numvert, numface, vert_edgeadr, vert_globalid, and edge_localid that ends each with -1.
+    """
+    adr = int(mj.mesh_graphadr[mesh])
+    if adr < 0:
+        return {}
+    graph = mj.mesh_graph[adr:]
+    corners = int(graph[0])
+    begin, names, lists = graph[2 : 2 + corners], graph[2 + corners :], graph[2 + 2 * corners :]
+    beside = {}
+    for first, name in zip(begin, names[:corners], strict=True):
+        ends = lists[first:]
+        beside[int(name)] = [int(names[k]) for k in ends[: int(np.argmax(ends < 0))]]
+    return beside
 
 
 def has_hull(mj: mujoco.MjModel, geom: int) -> bool:

@@ -132,7 +132,7 @@ def plane_mesh(
     """The lowest corner, and three more of the face there that looks down most; 4 slots.
 
     Of a face of more corners those that span a large area, as far as they lie below the mesh's
-    centre.
+    centre. A corner that lies on an edge or in a face, up to rounding, is alone, as in MuJoCo.
     """
     normal = mat1[..., 2]
     down = to_local(mat2, -normal)
@@ -140,8 +140,10 @@ def plane_mesh(
     around = rows(mesh2.around, best).squeeze(-2)
     along = (rows(mesh2.face_normal, around) @ down.unsqueeze(-1)).squeeze(-1)
     face = around.gather(-1, along.argmax(-1, keepdim=True))
-    names = rows(mesh2.face_corner, face).squeeze(-2)
+    alone = (rows(mesh2.face_normal, face) == 0).all(-1)
+    names = torch.where(alone, best, rows(mesh2.face_corner, face).squeeze(-2))
     size = mesh2.face_size.expand(*face.shape[:-1], -1).gather(-1, face)
+    size = torch.where(alone, 1, size)
     polygon = rows(mesh2.corners, names)
     begin = (names == best).to(torch.int8).argmax(-1, keepdim=True)
     points = rows(polygon, four_from(polygon, size, begin))

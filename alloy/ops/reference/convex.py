@@ -50,8 +50,8 @@ class Mesh(NamedTuple):
     face_normal: Tensor  # (P, F, 3) outward, zero where there is no face
     face_corner: Tensor  # (P, F, E) the corners of each face, counter-clockwise from outside
     face_size: Tensor  # (P, F) how many there are
-    around: Tensor  # (P, V, D) the faces of each corner
-    neighbours: Tensor  # (P, V, D) the corner before it in each of these
+    around: Tensor  # (P, V, D) the faces of each corner; one without normal where it has none
+    neighbours: Tensor  # (P, V, D) the corner before it in each of these, or those next to it
 
 
 def rows(values: Tensor, index: Tensor) -> Tensor:

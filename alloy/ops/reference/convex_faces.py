@@ -244,7 +244,10 @@ def _mesh_feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
     facing = (normals @ way.unsqueeze(-1)).squeeze(-1) > _LEVEL
     around = body.table("neighbours", one).squeeze(-2)
     ends = rows(corners, torch.where(dim == 2, two, around))
-    is_edge = (dim < 3).expand_as(faces)
+    # of a corner that lies on an edge or in a face MuJoCo knows neither faces nor edges
+    is_edge = ((dim < 3) & ((dim == 2) | (normals != 0).any(-1).any(-1, keepdim=True))).expand_as(
+        faces
+    )
     cap = torch.zeros_like(dim, dtype=torch.bool)
     begin = rows(corners, one).squeeze(-2)
     return _Feature(dim, normals, holds & facing, faces, begin, ends, is_edge, cap)
