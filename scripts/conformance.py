@@ -41,8 +41,8 @@ Each model is refused by name, or compared from random states in float64: the sm
 (1e-9 of the largest entry), contacts as sets (distances and points 1e-6, normals 1e-5),
 acceleration and sensors (1e-5, and 300 times what the contacts differ by), MuJoCo's own cost of our
 acceleration, which may not be above that of its own by more than 1e-6 of it, and the state after a
-step (as the acceleration). What follows from contacts is compared where they agree. A column shows
-the largest error of all states.
+step (as the acceleration). What follows from contacts is compared where they agree; of an adhering
+body the forces of its actuator are of that kind. A column shows the largest error of all states.
 
 MuJoCo goes to the end here: no tolerance of its solver, and 1e-14 in its search for the contacts of
 convex shapes. That search stops at 1e-6 by default, which moves such a contact by up to 1e-4 m; a

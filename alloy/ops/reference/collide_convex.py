@@ -24,7 +24,6 @@ from alloy.ops.reference.collide_shared import (
     dot,
     make_frame,
     on_plane,
-    sign,
     table,
     to_local,
 )
@@ -42,9 +41,7 @@ from alloy.ops.reference.convex import (
 from alloy.ops.reference.convex_clip import SLOTS, four_from
 from alloy.ops.reference.convex_depth import Depth, overlap
 from alloy.ops.reference.convex_faces import Manifold, has_faces, manifold
-
-_NEWTON = 6  # steps
-_NEAR_EDGE = 1e-2  # cosine of the angle to an edge below which it may be what touches
+from alloy.ops.reference.convex_polish import polish
 
 
 def convex_slots(kind: tuple[int, int]) -> int:
@@ -186,9 +183,9 @@ def single(
         normal = torch.where(inside, depth.normal, start.normal)
         point1 = torch.where(inside, depth.point1, start.point1)
         point2 = torch.where(inside, depth.point2, start.point2)
-        normal, point1, point2 = _polish(one, two, normal, point1, point2, size)
-        near = (on & start.near).unsqueeze(-1)
         touch = torch.where(inside[..., None, None], depth.touch, start.touch)
+        normal, point1, point2 = polish(one, two, (normal, point1, point2), touch, size)
+        near = (on & start.near).unsqueeze(-1)
     corner, _ = difference(one, two, normal)
     dist = choose(near, -dot(corner, normal) - radius, FAR)
     return dist, 0.5 * (point1 + radius * normal + point2), normal, touch
@@ -203,132 +200,3 @@ def _overlap(one: Convex, two: Convex, on: Tensor, start: Apart, size: Tensor) -
         return overlap(one, two, on, Apart(*begin), size)
 
     return Depth(*where_pairs(on, body, one, two, size, *start))
-
-
-def _polish(
-    one: Convex, two: Convex, normal: Tensor, point1: Tensor, point2: Tensor, size: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The direction of least overlap to rounding, where what touches is curved.
-
-    The overlap is smooth where both surfaces are curved at what touches, and Newton's method on the
-    sphere finds its least. Where an edge touches, it has a kink across the circle of directions at
-    right angles to the edge and is smooth along it; where two do, their common normal is the place.
-    """
-    if not (one.curved or two.curved):
-        return normal, point1, point2
-    found = (normal, point1, point2)
-    for facet in one.facets(normal):
-        found = _on_facet(one, two, facet, False, size, found)
-    for facet in two.facets(-normal):
-        found = _on_facet(one, two, -facet, True, size, found)
-    edges1, edges2 = one.edges(normal), two.edges(-normal)
-    for edge in edges1:
-        found = _along_edge(one, two, edge, False, size, found)
-    for edge in edges2:
-        found = _along_edge(one, two, edge, True, size, found)
-    for edge1 in edges1:
-        for edge2 in edges2:
-            found = _between(one, two, edge1, edge2, size, found)
-    for _ in range(_NEWTON):
-        found = _newton(one, two, size, found)
-    return found
-
-
-Found = tuple[Tensor, Tensor, Tensor]
-
-
-def _keep(
-    one: Convex, two: Convex, mask: Tensor, new: Found, found: Found, slack: Tensor | float = 0.0
-) -> Found:
-    """`found`, or what is new where the mask holds and the overlap along it is no larger."""
-    overlaps = [dot(difference(one, two, n)[0], n) for n in (new[0], found[0])]
-    better = mask & (overlaps[0] <= overlaps[1] + slack)
-    normal, point1, point2 = (
-        torch.where(better, x, old) for x, old in zip(new, found, strict=True)
-    )
-    return normal, point1, point2
-
-
-def _newton(one: Convex, two: Convex, size: Tensor, found: Found) -> Found:
-    """One step on the sphere."""
-    normal, limit = found[0], 1e-6 * size.unsqueeze(-1)
-    corner, _ = difference(one, two, normal)
-    level = normal[..., 2:].abs() < 0.5
-    spare = torch.where(level, table((0.0, 0.0, 1.0), normal), table((1.0, 0.0, 0.0), normal))
-    u = math.cross(normal, spare)
-    u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True)
-    tangents = torch.stack([u, math.cross(normal, u)], -1)  # (..., 3, 2)
-    height = dot(normal, corner)
-    hessian = tangents.mT @ (one.curvature(normal) + two.curvature(normal)) @ tangents
-    a, b, c = hessian[..., 0, 0:1] - height, hessian[..., 0, 1:2], hessian[..., 1, 1:2] - height
-    det = a * c - b * b
-    curved = (det > limit * limit) & (a + c > 2 * limit)
-    slope = tangents.mT @ corner.unsqueeze(-1)
-    g, h = slope[..., 0, :], slope[..., 1, :]
-    over = 1.0 / choose(curved, det, 1.0)
-    step = -torch.cat([(c * g - b * h) * over, (a * h - b * g) * over], -1)
-    moved = normal + (tangents @ step.unsqueeze(-1)).squeeze(-1)
-    moved = moved / torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
-    corner, at = difference(one, two, moved)
-    return _keep(one, two, curved, (moved, at, at - corner), found)
-
-
-def _on_facet(
-    one: Convex, two: Convex, normal: Tensor, of_two: bool, size: Tensor, found: Found
-) -> Found:
-    """The normal (..., 3) of a face of a set, as a direction from set 1 to set 2."""
-    near = dot(normal, found[0]) > 1 - _NEAR_EDGE**2
-    return _keep(one, two, near, _opposite(one, two, normal, of_two), found, _slack(size))
-
-
-def _opposite(one: Convex, two: Convex, normal: Tensor, of_two: bool) -> Found:
-    """Where a set touches with an edge or a face: opposite the other's farthest point."""
-    corner, at = difference(one, two, normal)
-    apart = dot(normal, corner) * normal
-    point1, point2 = (at, at - apart) if of_two else (at - corner + apart, at - corner)
-    return normal, point1, point2
-
-
-def _slack(size: Tensor) -> Tensor:
-    """How much more overlap is rounding."""
-    return 1e-13 * size.unsqueeze(-1)
-
-
-def _along_edge(
-    one: Convex, two: Convex, edge: Tensor, of_two: bool, size: Tensor, found: Found
-) -> Found:
-    """Newton's method on the circle of directions at right angles to an edge (..., 3) of a set."""
-    off = dot(found[0], edge)
-    near = off.abs() < _NEAR_EDGE
-    normal = found[0] - off * edge
-    normal = normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True).clamp(min=0.5)
-    for _ in range(_NEWTON):
-        corner, _ = difference(one, two, normal)
-        along = math.cross(edge, normal)
-        bend = (one.curvature(normal) + two.curvature(normal)) @ along.unsqueeze(-1)
-        steep = dot(along, bend.squeeze(-1)) - dot(normal, corner)
-        curved = steep > 1e-6 * size.unsqueeze(-1)
-        step = -dot(along, corner) / choose(curved, steep, 1.0)
-        moved = normal + choose(curved & near, step, 0.0).clamp(-0.1, 0.1) * along
-        normal = moved / torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
-    return _keep(one, two, near & curved, _opposite(one, two, normal, of_two), found)
-
-
-def _between(
-    one: Convex, two: Convex, edge1: Tensor, edge2: Tensor, size: Tensor, found: Found
-) -> Found:
-    """The common normal of two edges, and where they cross."""
-    across = math.cross(edge1, edge2)
-    sine2 = dot(across, across)
-    crossing = sine2 > 1e-12
-    normal = across / choose(crossing, sine2, 1.0).sqrt()
-    normal = normal * sign(dot(normal, found[0]) >= 0, normal)
-    near = crossing & (dot(normal, found[0]) > 1 - _NEAR_EDGE**2)
-    corner, at = difference(one, two, normal)
-    # from edge 1's line to edge 2's along the normal: at + t edge1 - s edge2 - (at - corner)
-    flat = corner - dot(normal, corner) * normal
-    along1 = dot(math.cross(edge2, flat), across) / choose(crossing, sine2, 1.0)
-    point1 = at + along1 * edge1
-    point2 = point1 - dot(normal, corner) * normal
-    # it is as good as a direction on either edge's circle, up to rounding
-    return _keep(one, two, near, (normal, point1, point2), found, _slack(size))

@@ -155,28 +155,45 @@ class Convex(NamedTuple):
         """Whether some of the surface is curved."""
         return self.kind in (ELLIPSOID, CYLINDER)
 
-    def edges(self, way: Tensor) -> list[Tensor]:
+    def edges(self, way: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Unit directions (..., 3) of edges that may touch what comes from a direction.
 
-        Of a mesh, the two at its farthest corner that are most level.
+        Of a mesh, the two at its farthest corner that are most level, and that corner.
         """
         if self.kind in (CAPSULE, CYLINDER):
-            return [self.mat[..., 2]]
+            return [(self.mat[..., 2], None)]
         if self.kind == BOX:
-            return list(self.mat.unbind(-1))
+            return [(axis, None) for axis in self.mat.unbind(-1)]
         if self.kind != MESH:
             return []
         local = math.rotate_inv(self.mat, way)
         best = self._top(local)
-        ends = rows(self.hull, self.table("neighbours", best).squeeze(-2))
-        along = ends - rows(self.hull, best)
+        corner = rows(self.hull, best)
+        along = rows(self.hull, self.table("neighbours", best).squeeze(-2)) - corner
         along = along / torch.linalg.vector_norm(along, dim=-1, keepdim=True)
         steep = (along @ local.unsqueeze(-1)).squeeze(-1).abs()
         level = rows(along, steep.topk(2, -1, largest=False).indices)
-        return list(math.rotate(self.mat.unsqueeze(-3), level).unbind(-2))
+        end = self.pos + math.rotate(self.mat, corner.squeeze(-2))
+        return [(edge, end) for edge in math.rotate(self.mat.unsqueeze(-3), level).unbind(-2)]
 
-    def facets(self, way: Tensor) -> list[Tensor]:
-        """Unit normal (..., 3) of the face that looks most along a direction, if there are any."""
+    def lines(self, touch: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Unit directions (..., 3) between the points (..., 3, 3) of a mesh that span what touches.
+
+        And the point that each begins at. Zero between the same; they need not be edges.
+        """
+        if self.kind != MESH:
+            return []
+        along = touch.roll(-1, -2) - touch
+        length = torch.linalg.vector_norm(along, dim=-1, keepdim=True)
+        along = along / length.clamp(min=math.MINVAL)
+        return list(zip(along.unbind(-2), touch.unbind(-2), strict=True))
+
+    def facets(self, way: Tensor, touch: Tensor) -> list[Tensor]:
+        """Unit normals (..., 3) of faces that may look along a direction, if there are any.
+
+        Of a mesh, the one at its farthest corner that looks most along it, and that of the points
+        (..., 3, 3) that span what touches, which MuJoCo's faces may lack; zero if they are in line.
+        """
         local = math.rotate_inv(self.mat, way)
         if self.kind == BOX:
             axis = first(local.abs() >= local.abs().amax(-1, keepdim=True)).to(local.dtype)
@@ -188,7 +205,12 @@ class Convex(NamedTuple):
         around = self.table("around", self._top(local)).squeeze(-2)
         normals = self.table("face_normal", around)
         best = (normals @ local.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
-        return [math.rotate(self.mat, rows(normals, best).squeeze(-2))]
+        a, b, c = touch.unbind(-2)
+        across = math.cross(b - a, c - a)
+        across = across * sign((across * way).sum(-1, keepdim=True) >= 0, across)
+        length = torch.linalg.vector_norm(across, dim=-1, keepdim=True)
+        across = across / length.clamp(min=math.MINVAL)
+        return [math.rotate(self.mat, rows(normals, best).squeeze(-2)), across]
 
 
 def convex_of(

@@ -26,7 +26,7 @@ from alloy.ops.reference.convex import (
 )
 
 # corners of the polytope: room for so many is made in turn; its faces are at most twice as many
-_ROOM = (8, 16, 48)
+_ROOM = (8, 16, 48, 160)
 # of the size: D ends at a face that cannot move out by more; where it is curved, others go on
 _GROWTH, _GROWTH_CURVED = 1e-11, 1e-5
 _SEEN = 1e-13  # of the size: a face sees a corner that is farther out than this
