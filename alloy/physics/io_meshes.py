@@ -31,7 +31,8 @@ def mesh_side(mj: mujoco.MjModel, geoms: Array, put: Callable[..., Tensor]) -> M
     """Tables of the meshes of geoms (P,), or None where they are no meshes."""
     if not len(geoms) or mj.geom_type[geoms[0]] != MESH:
         return None
-    hulls = [hull(mj, int(mj.geom_dataid[g])) for g in geoms]
+    meshes, row = np.unique(mj.geom_dataid[geoms], return_inverse=True)
+    hulls = [hull(mj, int(mesh)) for mesh in meshes]
     most = max(len(h.corners) for h in hulls)
     sides = max(len(face) for h in hulls for face in h.faces)
     faces = 1 + max(len(h.faces) for h in hulls)  # one is no face
@@ -46,12 +47,12 @@ def mesh_side(mj: mujoco.MjModel, geoms: Array, put: Callable[..., Tensor]) -> M
     )
     return Mesh(
         corners=put(np.array(corners)),
-        repeats=put(np.array([np.arange(most) >= len(h.corners) for h in hulls])),
         face_normal=put(np.array(normals)),
         face_corner=put(np.array(rounds, np.int64)),
         face_size=put(np.array(counts, np.int64)),
         around=put(np.array(around, np.int64)),
         neighbours=put(np.array(edges, np.int64)),
+        row=put(row.astype(np.int64)),
     )
 
 

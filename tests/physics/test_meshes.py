@@ -134,6 +134,23 @@ def test_float32_is_close(one, two):
     assert sum(not same(a, b, 2e-4) for a, b in zip(ours, exact, strict=True)) <= 2
 
 
+def test_tables_grow_with_the_meshes_and_not_with_their_pairs():
+    vertices = {n: " ".join(f"{x:.6f}" for x in np.ravel(MESHES[n])) for n in ("cube", "pebble")}
+    assets = "".join(f'<mesh name="{n}" vertex="{v}"/>' for n, v in vertices.items())
+    bodies = "".join(
+        f'<body pos="{k} 0 0"><freejoint/><geom type="mesh" mesh="{n}"/></body>'
+        for k, n in enumerate(["cube", "pebble"] * 6)
+    )
+    mj = mujoco.MjModel.from_xml_string(
+        f"<mujoco><asset>{assets}</asset><worldbody>{bodies}</worldbody></mujoco>"
+    )
+    (group,) = io.put_model(mj).pairs
+    assert len(group.geom1) == 66
+    for shape in group.shapes:
+        assert len(shape.corners) == len(shape.around) == 2
+        assert len(shape.row) == 66
+
+
 @pytest.mark.parametrize(("one", "z"), [("plane", 0.04), ("box", 0.1)])
 def test_a_corner_without_a_face_touches_alone(one, z):
     qpos = np.array([[0.01, 0.02, z, *turn((0.2, 0.4, 1), 1e-6)]])

@@ -17,7 +17,6 @@ from alloy.ops.reference.collide_shared import (
     CYLINDER,
     ELLIPSOID,
     FAR,
-    MESH,
     SPHERE,
     Contacts,
     choose,
@@ -133,15 +132,16 @@ def plane_mesh(
     """
     normal = mat1[..., 2]
     down = to_local(mat2, -normal)
-    best = (mesh2.corners @ down.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
-    around = rows(mesh2.around, best).squeeze(-2)
-    along = (rows(mesh2.face_normal, around) @ down.unsqueeze(-1)).squeeze(-1)
+    row = mesh2.row.unsqueeze(-1)
+    corners = mesh2.corners[mesh2.row]
+    best = (corners @ down.unsqueeze(-1)).squeeze(-1).argmax(-1, keepdim=True)
+    around = mesh2.around[row, best].squeeze(-2)
+    along = (mesh2.face_normal[row, around] @ down.unsqueeze(-1)).squeeze(-1)
     face = around.gather(-1, along.argmax(-1, keepdim=True))
-    alone = (rows(mesh2.face_normal, face) == 0).all(-1)
-    names = torch.where(alone, best, rows(mesh2.face_corner, face).squeeze(-2))
-    size = mesh2.face_size.expand(*face.shape[:-1], -1).gather(-1, face)
-    size = torch.where(alone, 1, size)
-    polygon = rows(mesh2.corners, names)
+    alone = (mesh2.face_normal[row, face] == 0).all(-1)
+    names = torch.where(alone, best, mesh2.face_corner[row, face].squeeze(-2))
+    size = torch.where(alone, 1, mesh2.face_size[row, face])
+    polygon = rows(corners, names)
     begin = (names == best).to(torch.int8).argmax(-1, keepdim=True)
     points = rows(polygon, four_from(polygon, size, begin))
     dist, pos, frame = on_plane(pos1, mat1, pos2, mat2, points)
@@ -153,8 +153,8 @@ def plane_mesh(
 
 def reach(body: Convex) -> Tensor:
     """Radius (...,) about its centre of what holds the set."""
-    if body.kind == MESH:
-        return torch.linalg.vector_norm(body.hull, dim=-1).amax(-1)
+    if body.mesh is not None:
+        return torch.linalg.vector_norm(body.mesh.corners, dim=-1).amax(-1)[body.rows_of_mesh]
     if body.kind == SPHERE:
         return torch.zeros_like(body.pos[..., 0])
     if body.kind == CAPSULE:

@@ -201,14 +201,14 @@ def _prism(top: Tensor, base: Tensor) -> Convex:
     normals = normals / torch.linalg.vector_norm(normals, dim=-1, keepdim=True)
     # which way round the triangles are seen differs; outward is away from the middle
     normals = normals * choose((normals * a).sum(-1, keepdim=True) >= 0, 1.0, -torch.ones_like(a))
-    never = torch.zeros(count, 6, dtype=torch.bool, device=device)
+    every = torch.arange(count, device=device)
     mesh = Mesh(
-        corners.reshape(count, 6, 3), never, normals.reshape(count, 5, 3), tables(_FACES),
-        tables(_COUNTS), tables(_HOLDS), tables(_EDGES),
+        corners.reshape(count, 6, 3), normals.reshape(count, 5, 3), tables(_FACES),
+        tables(_COUNTS), tables(_HOLDS), tables(_EDGES), every,
     )  # fmt: skip
-    pair = torch.arange(count, device=device).reshape(lead)
     eye = torch.eye(3, dtype=top.dtype, device=device).expand(*lead, 3, 3)
-    return Convex(MESH, middle, eye, torch.zeros_like(middle), corners, pair, mesh)
+    none = torch.zeros_like(middle)
+    return Convex(MESH, middle, eye, none, every.reshape(lead), mesh, corners)
 
 
 def _chosen(touch: Tensor, dist: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,15 +43,15 @@ _ASIDE = (0.57735, 0.21132, 0.78868)
 
 
 class Mesh(NamedTuple):
-    """The hulls of the meshes of P pairs; rows are filled up by repeating what is there."""
+    """The hulls of M meshes; rows are filled up by repeating what is there."""
 
-    corners: Tensor  # (P, V, 3)
-    repeats: Tensor  # (P, V) bool: a corner that is there already
-    face_normal: Tensor  # (P, F, 3) outward, zero where there is no face
-    face_corner: Tensor  # (P, F, E) the corners of each face, counter-clockwise from outside
-    face_size: Tensor  # (P, F) how many there are
-    around: Tensor  # (P, V, D) the faces of each corner; one without normal where it has none
-    neighbours: Tensor  # (P, V, D) the corner before it in each of these, or those next to it
+    corners: Tensor  # (M, V, 3)
+    face_normal: Tensor  # (M, F, 3) outward, zero where there is no face
+    face_corner: Tensor  # (M, F, E) the corners of each face, counter-clockwise from outside
+    face_size: Tensor  # (M, F) how many there are
+    around: Tensor  # (M, V, D) the faces of each corner; one without normal where it has none
+    neighbours: Tensor  # (M, V, D) the corner before it in each of these, or those next to it
+    row: Tensor  # (P,) which of them the geoms of P pairs have
 
 
 def rows(values: Tensor, index: Tensor) -> Tensor:
@@ -67,26 +67,27 @@ class Convex(NamedTuple):
     pos: Tensor  # (..., 3)
     mat: Tensor  # (..., 3, 3)
     size: Tensor  # (..., 3)
-    corners: Tensor | None = None  # (..., V, 3) of a mesh, in its frame
-    pair: Tensor | None = None  # (...,) its row in the tables of `mesh`
-    mesh: Mesh | None = None  # of all pairs: these tables are not taken along, see `parts`
+    pair: Tensor | None = None  # (...,) which row of the tables of `mesh` it has
+    mesh: Mesh | None = None  # the tables of all: they are not taken along, see `parts`
+    corners: Tensor | None = None  # (..., V, 3) of its mesh, in its frame, where they are at hand
 
     def parts(self) -> tuple[Tensor, ...]:
         """The tensors that it is made of; `with_parts` puts others in their place."""
         own = (self.pos, self.mat, self.size)
-        return own if self.corners is None else (*own, self.corners, self.rows_of_mesh)
+        return own if self.mesh is None else (*own, self.rows_of_mesh)
 
     def with_parts(self, *parts: Tensor) -> Convex:
-        """A set of the same kind made of other tensors."""
-        pos, mat, size, *mesh = parts
-        corners, pair = mesh if mesh else (None, None)
-        return Convex(self.kind, pos, mat, size, corners, pair, self.mesh)
+        """A set of the same kind made of other tensors, with its corners at hand."""
+        if self.mesh is None:
+            return Convex(self.kind, *parts)
+        pos, mat, size, pair = parts
+        return Convex(self.kind, pos, mat, size, pair, self.mesh, self.mesh.corners[pair])
 
     @property
     def hull(self) -> Tensor:
         """Corners (..., V, 3) of a mesh."""
-        assert self.corners is not None
-        return self.corners
+        assert self.mesh is not None
+        return self.mesh.corners[self.rows_of_mesh] if self.corners is None else self.corners
 
     @property
     def rows_of_mesh(self) -> Tensor:
@@ -216,12 +217,11 @@ class Convex(NamedTuple):
 def convex_of(
     kind: int, pos: Tensor, mat: Tensor, size: Tensor, mesh: Mesh | None = None
 ) -> Convex:
-    """Sets (W, P) in double precision; a mesh has tables of the P pairs."""
+    """Sets (W, P) in double precision; a mesh has the tables that the P pairs share."""
     if mesh is None:
         return Convex(kind, pos, mat, size)
     mesh = mesh._replace(corners=mesh.corners.double(), face_normal=mesh.face_normal.double())
-    pair = torch.arange(len(mesh.corners), device=pos.device).expand(pos.shape[:-1])
-    return Convex(kind, pos, mat, size, mesh.corners.unsqueeze(0), pair, mesh)
+    return Convex(kind, pos, mat, size, mesh.row.expand(pos.shape[:-1]), mesh)
 
 
 def where_pairs(
