@@ -85,13 +85,27 @@ def _collide(kind: tuple[int, int], side1: tuple, side2: tuple, margin: Tensor) 
     dtype, lead = pos1.dtype, pos1.shape[:-1]
     one, two, radius, size = sets_of(kind, side1, side2)
     margin = margin.double().expand(lead).unsqueeze(-1)
-    near = torch.linalg.vector_norm(two.pos, dim=-1) - size <= (margin + radius).squeeze(-1)
+    beyond = (margin + radius).squeeze(-1)
+    near = (torch.linalg.vector_norm(two.pos, dim=-1) - size <= beyond) & (_gap(one, two) <= beyond)
     dist, point, normal = where_pairs(near, _contacts, one, two, radius, margin, size)
     dist = choose(near.unsqueeze(-1), dist, FAR)
     normal = torch.where(near.unsqueeze(-1), normal, table((1.0, 0.0, 0.0), normal))
     pos = pos1.unsqueeze(-2) + point.to(dtype)
     frame = make_frame(normal.to(dtype)).unsqueeze(-3)
     return dist.to(dtype), pos, frame.expand(*lead, convex_slots(kind), 3, 3)
+
+
+def _gap(one: Convex, two: Convex) -> Tensor:
+    """A lower bound (...,) of the distance of two sets: that of the boxes that hold them.
+
+    Along the axes of the boxes, which are those of the sets' frames.
+    """
+    (middle1, half1), (middle2, half2) = bounds(one), bounds(two)
+    apart = (middle2 - middle1).unsqueeze(-1)
+    turn = (one.mat.mT @ two.mat).abs()
+    along1 = (one.mat.mT @ apart).squeeze(-1).abs() - half1 - math.rotate(turn, half2)
+    along2 = (two.mat.mT @ apart).squeeze(-1).abs() - half2 - math.rotate_inv(turn, half1)
+    return torch.maximum(along1, along2).amax(-1)
 
 
 def _contacts(
@@ -164,6 +178,22 @@ def reach(body: Convex) -> Tensor:
     if body.kind == ELLIPSOID:
         return body.size.amax(-1)
     return torch.linalg.vector_norm(body.size, dim=-1)
+
+
+def bounds(body: Convex) -> tuple[Tensor, Tensor]:
+    """Middle (..., 3) and half sizes (..., 3) of the box along its axes that holds the set."""
+    size = body.size
+    if body.mesh is not None:
+        low, high = body.mesh.corners.amin(-2), body.mesh.corners.amax(-2)
+        middle, half = (x[body.rows_of_mesh] for x in (0.5 * (low + high), 0.5 * (high - low)))
+        return body.pos + math.rotate(body.mat, middle), half
+    if body.kind == SPHERE:
+        return body.pos, torch.zeros_like(size)
+    if body.kind == CAPSULE:
+        return body.pos, size[..., 1:2] * table((0.0, 0.0, 1.0), size)
+    if body.kind == CYLINDER:
+        return body.pos, torch.cat([size[..., :1], size[..., :2]], -1)
+    return body.pos, size
 
 
 def single(

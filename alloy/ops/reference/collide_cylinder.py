@@ -221,11 +221,9 @@ def _on_cap(
     """
     facing = normal[..., 2:].abs() > _LEVEL
     lies = (axis[..., 2:].abs() < EDGE_ALIGNED) & facing
-    lowest = normal - dot(normal, axis) * axis
-    length = math.safe_norm(lowest, keepdim=True)
-    lowest = lowest / choose(length > _LEVEL, length, 1.0)
     inflated = 0.5 * margin.unsqueeze(-1)  # MuJoCo grows both geoms by half the margin
-    middle = pos + (radius + inflated) * lowest
+    # across the axis, and so by less than the radius where the normal leans along it, as there
+    middle = pos + (radius + inflated) * (normal - dot(normal, axis) * axis)
 
     ways = table(_ACROSS, pos)
     offset = (middle.unsqueeze(-2) * ways).sum(-1)  # (..., 8)

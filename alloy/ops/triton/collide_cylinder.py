@@ -238,11 +238,9 @@ def _on_cap(pos, axis, radius, half, size, normal, up, margin, TOL: tl.constexpr
     MuJoCo clips a polygon of two corners: where a cut end is the only contact it appears twice.
     """
     lies = (tl.abs(axis[2]) < EDGE_ALIGNED) & (tl.abs(normal[2]) > LEVEL)
-    lowest = axpy(-dot(normal, axis), axis, normal)
-    length = length_of(lowest)
     inflated = 0.5 * margin  # MuJoCo grows both geoms by half the margin
-    reach = (radius + inflated) / tl.where(length > LEVEL, length, 1.0)
-    middle = axpy(reach, lowest, pos)
+    # across the axis, and so by less than the radius where the normal leans along it, as there
+    middle = axpy(radius + inflated, axpy(-dot(normal, axis), axis, normal), pos)
 
     enter, leave = 0.0 * half - FAR, 0.0 * half + FAR
     for k in tl.static_range(8):
