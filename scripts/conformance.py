@@ -50,7 +50,8 @@ sphere on an ellipsoid then differs by 2e-5 in the acceleration, and by 1e-7 if 
 Even then the normals of round shapes are known to 1e-7 or so only: of two ellipsoids, MuJoCo's was
 off by 1e-6 at 1e-12, and ours by 1e-13 from the solution of the equations. Contacts that jump in
 MuJoCo itself when the state, or the pose of a geom in its body, changes by 1e-7 are decided by its
-rounding; a note says "(wavers)".
+rounding; a note says "(wavers)". "(ends early)" is a single contact along whose normal here the
+geoms overlap less than along MuJoCo's, by their support functions: its search ended before.
 Its reset of a state whose acceleration is beyond 1e10 is off: a step there would forget the state.
 
 "Runs" counts the models that are built and stepped, "equal or refused" those that are right or

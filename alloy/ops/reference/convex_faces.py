@@ -238,9 +238,10 @@ def _mesh_feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
     faces, others, thirds = (body.table("around", k).squeeze(-2) for k in (one, two, three))
     normals = body.table("face_normal", faces)
     holds = (faces.unsqueeze(-1) == others.unsqueeze(-2)).any(-1)
-    # MuJoCo looks at two faces of an edge, and some meshes have more
+    # MuJoCo looks at two faces of an edge, and at one of three corners; some meshes have more
     holds = holds & ((holds.cumsum(-1) <= 2) | (dim == 1))
     holds = holds & ((faces.unsqueeze(-1) == thirds.unsqueeze(-2)).any(-1) | (dim < 3))
+    holds = holds & ((holds.cumsum(-1) == 1) | (dim < 3))
     facing = (normals @ way.unsqueeze(-1)).squeeze(-1) > _LEVEL
     around = body.table("neighbours", one).squeeze(-2)
     ends = rows(corners, torch.where(dim == 2, two, around))
