@@ -29,6 +29,23 @@ class Health(NamedTuple):
     solver_iterations: Tensor  # int64: of the last substep
 
 
+class SolverStatistics(NamedTuple):
+    """How the constraint solver fares in the present state, with the present inputs; [W] each."""
+
+    iterations: Tensor  # int64: of Newton's method, from the last acceleration
+    gradient: Tensor  # of what it minimises where it ends, in units of its tolerance
+    constraints: Tensor  # int64: rows that hold
+
+
+def solver_statistics(sim: Simulator) -> SolverStatistics:
+    """See `Simulator.solver_statistics`."""
+    m, d = sim.model, sim.at("acceleration")
+    left = (d.M @ d.qacc.unsqueeze(-1)).squeeze(-1) - d.qfrc_smooth - d.qfrc_constraint
+    gradient = torch.linalg.vector_norm(left, dim=-1) / (m.meaninertia * max(1, m.nv))
+    active = d.efc_active if m.nefc else torch.zeros_like(left, dtype=torch.bool)
+    return SolverStatistics(d.solver_niter.clone(), gradient, active.sum(-1))
+
+
 def most_contacts(m: Model, d: Data) -> int:
     """Most contacts of one condim that any world has, within their margins."""
     if not m.ncon:

@@ -26,10 +26,12 @@ from alloy import scene_checks as check
 from alloy.engines import Engine, Guard, make_engine, make_guard, where_worlds
 from alloy.health import (
     Health,
+    SolverStatistics,
     memory_report,
     raise_if_unhealthy,
     require_device,
     require_memory,
+    solver_statistics,
     suggest_capacity,
 )
 from alloy.names import Names
@@ -308,6 +310,14 @@ class Simulator(View):
             dropped_contacts=self._guard.dropped.clone(),
             solver_iterations=none if iterations is None else iterations.clone(),
         )
+
+    def solver_statistics(self) -> SolverStatistics:
+        """How the constraint solver fares in the present state: see `SolverStatistics`.
+
+        Its gradient is that of MuJoCo's mjSolverStat: below the option `tolerance`, 1e-8 by
+        default, the solver has converged. In float32 rounding leaves more; noslip moves away.
+        """
+        return solver_statistics(self)
 
     def suggest_capacity(self, steps: int = 100) -> int:
         """A `max_contacts` for these worlds: 1.5 times the most contacts of one condim in a while.

@@ -14,6 +14,7 @@ from alloy.names import UnknownName
 from alloy.physics.model import INPUTS, STATE
 from alloy.sim import Simulator
 from alloy.views import View
+from tests.physics.fixture import oracle_rows
 
 ARM = """
 <mujoco>
@@ -693,6 +694,35 @@ def test_state_holds_health():
 
 
 # health
+
+
+def test_solver_statistics_tell_whether_it_converged():
+    sim = stirred()
+    for _ in range(20):
+        sim.step()
+    found = sim.solver_statistics()
+    assert found.gradient.shape == (3,)
+    assert (found.gradient < 1e-8).all()
+    assert (found.constraints > 0).all()
+
+
+def test_the_gradient_is_that_of_mujocos_cost():
+    source = ARM.replace("timestep", 'iterations="1" timestep')
+    sim = alloy.build(source, worlds=1, dtype=torch.float64)
+    sim.qvel = torch.tensor([[-9.0, 1.0, -0.6, 0.8, 3.0, 2.0, -5.0, 9.0, -8.0, 4.0]]).double()
+    for _ in range(100):  # until one iteration is not enough
+        sim.step()
+        if sim.solver_statistics().gradient[0] > 1e-6:
+            break
+    found, qacc = sim.solver_statistics(), sim.at("acceleration").qacc[0].numpy()
+    mj, mjd = twin(sim, 0)
+    force, rows = np.zeros(mj.nv), oracle_rows(mj, mjd)[:, : mj.nv]
+    mujoco.mj_mulM(mj, mjd, force, qacc)
+    mujoco.mj_constraintUpdate(mj, mjd, rows @ qacc - mjd.efc_aref, np.zeros(1), 0)
+    left = np.linalg.norm(force - mjd.qfrc_smooth - rows.T @ mjd.efc_force)
+    assert found.iterations.tolist() == [1]
+    assert found.gradient[0] > 1e-6
+    assert found.gradient[0].item() == pytest.approx(left / (mj.stat.meaninertia * mj.nv), 1e-6)
 
 
 def test_c36_bad_controls_count_as_zero():
