@@ -1,11 +1,14 @@
 """Friction without slip against MuJoCo in float64."""
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
 import torch
 
-from alloy.physics import forward, io
+from alloy.physics import collision, forward, io
+from alloy.physics.model import make_data
 from tests.physics.fixture import assert_close, load, random_state, tighten
 from tests.physics.models import CONTACTS
 
@@ -97,6 +100,58 @@ def test_a_direction_in_which_nothing_moves_has_no_friction():
     mj, mjd = start(rod, 5, 0)
     assert mjd.ncon == 2
     compare(mj, mjd, 1e-8)
+    assert moved(mj, mjd) > 1e-3
+
+
+PAIRS = {  # the geom of the world, and how high a box on it is
+    "plane": ('type="plane" size="2 2 .1"', 0.1),
+    "box": ('type="box" size=".3 .2 .1"', 0.2),
+    "larger box": ('type="box" size=".9 .9 .1"', 0.2),
+    "smaller box": ('type="box" size=".05 .08 .1"', 0.2),
+}
+
+
+@pytest.mark.parametrize("which", PAIRS)
+def test_contacts_of_boxes_are_in_mujocos_order(which):
+    """Sweeps that end early depend on it."""
+    ground, height = PAIRS[which]
+    mj = load(
+        f"""<mujoco><option noslip_iterations="3"/><worldbody><geom {ground}/><body><freejoint/>
+        <geom type="box" size=".15 .25 .12" mass="1"/></body></worldbody></mujoco>"""
+    )
+    m, rng, count = io.put_model(mj, dtype=torch.float64), np.random.default_rng(0), 200
+    qpos = np.zeros((count, 7))
+    for row in qpos:
+        quat, turned = np.zeros(4), rng.normal(size=4) * (1 if rng.uniform() < 0.2 else 0.05)
+        turned[rng.integers(4)] += 1  # about upright, on its head, or on a side
+        mujoco.mju_axisAngle2Quat(quat, (0, 0, 1), rng.uniform(-3, 3))
+        mujoco.mju_mulQuat(row[3:], quat, turned / np.linalg.norm(turned))
+        row[:3] = 0.1 * rng.normal(), 0.1 * rng.normal(), height + 0.02 * rng.normal()
+    d = collision.collision(
+        m, forward.kinematics(m, replace(make_data(m, count), qpos=torch.tensor(qpos)))
+    )
+    mjd, several = mujoco.MjData(mj), 0
+    for k, q in enumerate(qpos):
+        mjd.qpos[:] = q
+        mujoco.mj_kinematics(mj, mjd)
+        mujoco.mj_collision(mj, mjd)
+        ours = d.contact_pos[k][d.contact_dist[k] < 0].numpy()
+        assert_close(torch.tensor(ours)[None], np.array([c.pos for c in mjd.contact]), "pos", 1e-6)
+        several += len(ours) > 1
+    assert several > 50
+
+
+def test_a_few_sweeps_of_a_heap_of_boxes_equal_mujocos():
+    boxes = "".join(
+        f'<body pos="{0.02 * k} {-0.01 * k} {0.09 + 0.18 * k}" euler="0 0 {17 * k}"><freejoint/>'
+        f'<geom type="box" size=".{2 + k % 2}5 .2 .1"/></body>'
+        for k in range(3)
+    )
+    heap = f"""<mujoco><worldbody><geom type="plane" size="9 9 1" euler="1 2 0"/>{boxes}
+      </worldbody></mujoco>"""
+    mj, mjd = start(heap, 3, 0)
+    assert mjd.ncon >= 12
+    compare(mj, mjd, 1e-6)
     assert moved(mj, mjd) > 1e-3
 
 

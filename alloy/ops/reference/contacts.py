@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from alloy.ops.reference import contact_order
 from alloy.ops.reference.collide import COLLIDERS
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ def contacts(m: Model, d: Data) -> Data:
     dists, points, frames, dropped = [], [], [], []
     for group in m.pairs:
         margin = m.derived["pair_margin"][group.kind]
-        dist, pos, frame, *beyond = COLLIDERS[group.kind].fn(
+        geoms = (
             d.geom_xpos[:, group.geom1], d.geom_xmat[:, group.geom1], m.geom_size[:, group.geom1],
             d.geom_xpos[:, group.geom2], d.geom_xmat[:, group.geom2], m.geom_size[:, group.geom2],
-            margin, *group.shapes,
         )  # fmt: skip
+        dist, pos, frame, *beyond = COLLIDERS[group.kind].fn(*geoms, margin, *group.shapes)
+        if m.opt.noslip_iterations:
+            dist, pos, frame = contact_order.ordered(group.kind, geoms, (dist, pos, frame))
         dropped += [x.sum(-1) for x in beyond]
         dists.append(dist.flatten(1))
         points.append(pos.flatten(1, 2))
