@@ -54,6 +54,12 @@ rounding; a note says "(wavers)". "(ends early)" is a single contact along whose
 geoms overlap less than along MuJoCo's, by their support functions: its search ended before.
 Its reset of a state whose acceleration is beyond 1e10 is off: a step there would forget the state.
 
+Height fields differ on purpose where the centre of a shape is below the surface, and boxes and
+meshes on them where MuJoCo's search ends early ([collision.md](collision.md)). The fingers of
+`jaco_three_finger_gripper` have their centre of mass on their hinge: MuJoCo takes them for bodies
+that no force moves (body_invweight0 is 1e-30), and contacts push with 1e17 N against each other.
+The acceleration is equal; what sums those forces is rounding.
+
 "Runs" counts the models that are built and stepped, "equal or refused" those that are right or
 rejected with a reason. A file that is but a part of a model, so that MuJoCo does not read it or
 nothing in it moves, is none of them; those are listed at the end.
