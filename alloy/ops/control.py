@@ -75,6 +75,14 @@ def where_on(on: Tensor, body: Callable[..., Carry], *tensors: Tensor) -> Carry:
     return tuple(x.new_zeros(*lead, *x.shape[1:]).index_put(places, x) for x in out)
 
 
+def in_use(count: Tensor, most: int) -> int:
+    """The largest of some counts, which are at most so large; `most` where they are not known yet.
+
+    Eager mode looks at them, so that the cost follows what is there and not what there is room for.
+    """
+    return most if _traced() or not count.numel() else min(most, int(count.max()))
+
+
 def _traced() -> bool:
     return is_compiling() or get_proxy_mode() is not None
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.ops.control import while_loop
+from alloy.ops.control import in_use, while_loop
 from alloy.ops.reference.collide_shared import choose, table
 from alloy.ops.reference.convex import rows
 
@@ -57,25 +57,32 @@ def packed(values: Tensor, place: Tensor) -> Tensor:
     return room.scatter(-2, index, values)[..., :-1, :]
 
 
+def _distinct(polygon: Tensor) -> tuple[Tensor, Tensor]:
+    """A polygon (..., E, 3) without corners that repeat the one before, and how many it has."""
+    most = polygon.shape[-2]
+    fresh = (polygon - polygon.roll(1, -2)).abs().amax(-1) > 1e-12
+    count = fresh.sum(-1, keepdim=True)
+    place = torch.where(fresh, fresh.to(torch.int64).cumsum(-1) - 1, most)
+    return packed(polygon, place)[..., : in_use(count, most), :], count
+
+
 def cut(polygon: Tensor, by: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
     """A polygon (..., E, 3) cut off at the sides of another, along its normal; corners and count.
 
     Sutherland and Hodgman (1974, Reentrant polygon clipping): side after side, every edge hands on
     where it crosses the side, and its end if that is within.
     """
-    lead, most = by.shape[:-2], polygon.shape[-2] + by.shape[-2]
-    polygon = polygon.expand(*lead, *polygon.shape[-2:])
-    fresh = (polygon - polygon.roll(1, -2)).abs().amax(-1) > 1e-12
-    count = fresh.sum(-1, keepdim=True)
-    room = polygon.new_zeros(*lead, most - polygon.shape[-2], 3)
-    place = torch.where(fresh, fresh.to(torch.int64).cumsum(-1) - 1, most)
+    polygon, count = _distinct(polygon.expand(*by.shape[:-2], *polygon.shape[-2:]))
+    by, sides = _distinct(by)
+    most = polygon.shape[-2] + by.shape[-2]
+    room = polygon.new_zeros(*by.shape[:-1], 3)
     polygon = torch.cat([polygon, room], -2)
-    place = torch.cat([place, place.new_full((*lead, room.shape[-2]), most)], -1)
-    polygon = packed(polygon, place)
     number = torch.arange(most, device=polygon.device)
-    inward = math.cross(by.roll(-1, -2) - by, normal.unsqueeze(-2).expand_as(by))
+    own = number[: by.shape[-2]]
+    along = rows(by, torch.where(own + 1 < sides, own + 1, 0)) - by
+    inward = math.cross(along, normal.unsqueeze(-2).expand_as(by))
     length = torch.linalg.vector_norm(inward, dim=-1, keepdim=True)
-    is_side = length.squeeze(-1) > 1e-12
+    is_side = (length.squeeze(-1) > 1e-12) & (own < sides)
     inward = inward / length.clamp(min=1e-30)
     for side in range(by.shape[-2]):
         out, plane = by[..., side : side + 1, :], inward[..., side, :].unsqueeze(-1)
