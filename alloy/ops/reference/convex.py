@@ -40,6 +40,7 @@ _FLAT = 1e-14  # squared sine, relative, below which a triangle or tetrahedron h
 # a shift, by size, that keeps the origin off faces and edges of D; see `separate`
 SHIFT = (0.57735e-10, 0.21132e-10, 0.78868e-10)
 _ASIDE = (0.57735, 0.21132, 0.78868)
+_FEW = 16  # corners of a mesh
 
 
 class Mesh(NamedTuple):
@@ -152,6 +153,11 @@ class Convex(NamedTuple):
         return self.mat @ local @ self.mat.mT
 
     @property
+    def many_corners(self) -> bool:
+        """Whether it is a mesh whose faces may be small."""
+        return self.mesh is not None and self.mesh.corners.shape[-2] > _FEW
+
+    @property
     def curved(self) -> bool:
         """Whether some of the surface is curved."""
         return self.kind in (ELLIPSOID, CYLINDER)
@@ -180,9 +186,10 @@ class Convex(NamedTuple):
     def lines(self, touch: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Unit directions (..., 3) between the points (..., 3, 3) of a mesh that span what touches.
 
-        And the point that each begins at. Zero between the same; they need not be edges.
+        And the point that each begins at. Zero between the same; they need not be edges. None of a
+        mesh of few corners, whose edges say as much.
         """
-        if self.kind != MESH:
+        if not self.many_corners:
             return []
         along = touch.roll(-1, -2) - touch
         length = torch.linalg.vector_norm(along, dim=-1, keepdim=True)

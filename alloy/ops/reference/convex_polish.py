@@ -14,7 +14,7 @@ from torch import Tensor
 
 from alloy import math
 from alloy.ops.control import while_loop
-from alloy.ops.reference.collide_shared import MESH, choose, dot, sign, table
+from alloy.ops.reference.collide_shared import choose, dot, sign, table
 from alloy.ops.reference.convex import Convex, difference
 
 _NEWTON = 6  # steps
@@ -38,7 +38,7 @@ def polish(one: Convex, two: Convex, found: Found, touch: Tensor, size: Tensor) 
     """
     if not (one.curved or two.curved):
         return found
-    if MESH not in (one.kind, two.kind):
+    if not (one.many_corners or two.many_corners):
         return _round(one, two, found, touch, size)
 
     def body(on: Tensor, *found: Tensor) -> tuple[Tensor, ...]:

@@ -102,7 +102,7 @@ def noslip(
     problem = _Problem(
         jac, aref, answer, _bounds(rows, layout, faces), con_friction, layout.pyramidal
     )
-    acc = linear.solve(chol, qfrc_smooth) + torch.bmm(answer, force.unsqueeze(-1)).squeeze(-1)
+    acc = qacc  # not anew from the forces: of a stiff row these are known less well
     # what the first sweep gains for not being charged for the regularisation
     stiff = rows.d if not rows.elliptic else d.unsqueeze(-1)
     waived = 0.5 * (faces * faces / stiff.clamp(min=MINVAL)).sum((1, 2)).unsqueeze(-1)
