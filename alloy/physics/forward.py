@@ -86,7 +86,7 @@ def solve(m: Model, d: Data) -> Data:
     )  # fmt: skip
     if m.opt.noslip_iterations:
         qacc, qfrc_constraint, force = noslip.noslip(
-            d.M, d.qfrc_smooth, qacc, *rows, m.efc, m.opt.impratio, scale, m.derived["noslip"],
+            d.M, qacc, *rows, m.efc, m.opt.impratio, scale, m.derived["noslip"],
             (m.opt.noslip_tolerance, m.opt.noslip_iterations),
         )  # fmt: skip
     return replace(

@@ -58,7 +58,6 @@ class _Problem:
 
 def noslip(
     mass: Tensor,
-    qfrc_smooth: Tensor,
     qacc: Tensor,
     jac: Tensor,
     aref: Tensor,
@@ -74,8 +73,7 @@ def noslip(
     """Acceleration and forces with friction that does not slip, from those of the solver.
 
     Args:
-        mass: (W, nv, nv); this and all others but these three as in `alloy.ops.solve`.
-        qfrc_smooth: (W, nv).
+        mass: (W, nv, nv); this and all others but these two as in `alloy.ops.solve`.
         qacc: (W, nv) the solver's result.
         jac: (W, nefc, nv).
         aref: (W, nefc).
