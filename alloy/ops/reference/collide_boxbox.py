@@ -52,8 +52,8 @@ _CROSS = tuple(
 _NOT_J = tuple(tuple(float(k != j) for k in _3) for _ in _3 for j in _3)
 
 # cyclic permutations that bring axis a to z: rows (a + 1, a + 2, a)
-_TO_Z = tuple(tuple(float(c == (a + 1 + r) % 3) for r in _3 for c in _3) for a in _3)
-_TO_XY = tuple(rows[:6] for rows in _TO_Z)
+TO_Z = tuple(tuple(float(c == (a + 1 + r) % 3) for r in _3 for c in _3) for a in _3)
+_TO_XY = tuple(rows[:6] for rows in TO_Z)
 
 # the square [-1, 1]^2, counter-clockwise: the 4 starts of its sides, then their directions
 _SQUARE = (
@@ -203,7 +203,7 @@ def _face_contacts(
 
     slant = rot[..., 2, :]
     facing = first(slant.abs() >= slant.abs().amax(-1, keepdim=True)).to(rot.dtype)
-    last = (facing @ table(_TO_Z, rot)).unflatten(-1, (3, 3))
+    last = (facing @ table(TO_Z, rot)).unflatten(-1, (3, 3))
     sides = last @ (rot * other.unsqueeze(-2)).mT  # rows: half sides u, v of its face, its normal
     down = sides[..., 2, :] * sign(sides[..., 2, 2:] <= 0, rot)
     center = to_world(to_face, at) + down - size * table((0.0, 0.0, 1.0), size)

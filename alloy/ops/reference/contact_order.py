@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from alloy.ops.reference.collide_boxbox import TO_Z
 from alloy.ops.reference.collide_shared import (
     BOX,
     FAR,
@@ -20,14 +21,10 @@ from alloy.ops.reference.collide_shared import (
     table,
     to_local,
 )
-from alloy.ops.reference.convex import rows
-from alloy.ops.reference.convex_clip import packed
+from alloy.ops.reference.convex_clip import cut_side
 
 _NEARLY_ONE = 1 - 1e-9  # cosine of a normal with the axis that it is
 _CORNERS = ((1.0, 1.0, 1.0), (-1.0, 1.0, 1.0), (-1.0, -1.0, 1.0), (1.0, -1.0, 1.0))
-# of an axis, as one-hot: the rows of the two after it, and of itself
-_3 = range(3)
-_AFTER = tuple(tuple(float(c == (a + 1 + r) % 3) for r in _3 for c in _3) for a in _3)
 _BITS = (1.0, 2.0, 4.0)
 
 
@@ -94,33 +91,17 @@ def _frame(side: list[Tensor], out: Tensor) -> tuple[Tensor, Tensor]:
     _, mat, size = side
     along = to_local(mat, out).abs()
     axis = first(along >= along.amax(-1, keepdim=True)).to(out.dtype)
-    order = (axis @ table(_AFTER, out)).unflatten(-1, (3, 3))
+    order = (axis @ table(TO_Z, out)).unflatten(-1, (3, 3))
     return order @ mat.mT, (order @ size.unsqueeze(-1)).squeeze(-1)
 
 
 def _clipped(polygon: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
-    """A quadrilateral (..., 4, 3) cut off at the sides of a rectangle; up to 8 corners, and count.
-
-    Sutherland and Hodgman (1974, Reentrant polygon clipping), each corner before what follows it.
-    """
+    """A quadrilateral (..., 4, 3) cut off at a rectangle's sides; up to 8 corners, and count."""
     room = polygon.new_zeros(*polygon.shape[:-2], 4, 3)
     polygon = torch.cat([polygon, room], -2)
-    number = torch.arange(8, device=polygon.device)
     count = torch.full_like(half[..., :1], 4).long()
-    for axis, way in ((0, 1.0), (0, -1.0), (1, 1.0), (1, -1.0)):
-        inside = half[..., axis : axis + 1] - way * polygon[..., axis]
-        after = torch.where(number + 1 < count, number + 1, 0)
-        inside_after, end = inside.gather(-1, after), rows(polygon, after)
-        there = number < count
-        keeps = there & (inside >= 0)
-        crosses = there & ((inside >= 0) != (inside_after >= 0))
-        t = inside / choose(crosses, inside - inside_after, 1.0)
-        crossing = polygon + t.unsqueeze(-1) * (end - polygon)
-        made = keeps.long() + crosses
-        begin = made.cumsum(-1) - made
-        places = torch.cat(
-            [torch.where(keeps, begin, 16), torch.where(crosses, begin + keeps, 16)], -1
-        )
-        polygon = packed(torch.cat([polygon, crossing], -2), places)[..., :8, :]
-        count = made.sum(-1, keepdim=True)
+    for axis in range(2):
+        for way in (1.0, -1.0):
+            inside = half[..., axis : axis + 1] - way * polygon[..., axis]
+            polygon, count = cut_side(polygon, count, inside, begins=True)
     return polygon, count

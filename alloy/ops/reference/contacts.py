@@ -24,7 +24,7 @@ def contacts(m: Model, d: Data) -> Data:
             d.geom_xpos[:, group.geom2], d.geom_xmat[:, group.geom2], m.geom_size[:, group.geom2],
         )  # fmt: skip
         dist, pos, frame, *beyond = COLLIDERS[group.kind].fn(*geoms, margin, *group.shapes)
-        if m.derived.get("noslip") is not None:
+        if m.derived["noslip"] is not None:
             dist, pos, frame = contact_order.ordered(group.kind, geoms, (dist, pos, frame))
         dropped += [x.sum(-1) for x in beyond]
         dists.append(dist.flatten(1))

@@ -7,21 +7,15 @@ from torch import Tensor
 
 from alloy import math
 from alloy.ops.control import in_use, while_loop
-from alloy.ops.reference.collide_shared import choose, table
+from alloy.ops.reference.collide_shared import choose, make_frame
 from alloy.ops.reference.convex import rows
 
 SLOTS = 4  # corners that are kept
 
 
-def flat(points: Tensor, origin: Tensor, normal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Coordinates (..., n, 2) of points in the plane through `origin`, and its two axes."""
-    level = normal[..., 2:].abs() < 0.5
-    spare = torch.where(level, table((0.0, 0.0, 1.0), normal), table((1.0, 0.0, 0.0), normal))
-    u = math.cross(normal, spare)
-    u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True)
-    v = math.cross(normal, u)
-    axes = torch.stack([u, v], -1)  # (..., 3, 2)
-    return (points - origin.unsqueeze(-2)) @ axes, u, v
+def flat(points: Tensor, origin: Tensor, normal: Tensor) -> Tensor:
+    """Coordinates (..., n, 2) of points in the plane through `origin`."""
+    return (points - origin.unsqueeze(-2)) @ make_frame(normal)[..., 1:, :].mT
 
 
 def _sides(polygon: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,19 +60,42 @@ def _distinct(polygon: Tensor) -> tuple[Tensor, Tensor]:
     return packed(polygon, place)[..., : in_use(count, most), :], count
 
 
+def cut_side(polygon: Tensor, count: Tensor, height: Tensor, begins: bool) -> tuple[Tensor, Tensor]:
+    """What of a polygon (..., n, 3) of `count` (..., 1) corners is not below 0; corners and count.
+
+    Every edge hands on what it has within: where it crosses the side and its end, in turn, or where
+    `begins` is true its begin and where it crosses.
+    """
+    most = polygon.shape[-2]
+    number = torch.arange(most, device=polygon.device)
+    after = torch.where(number + 1 < count, number + 1, 0)
+    end, end_height = rows(polygon, after), height.gather(-1, after)
+    there = number < count
+    within, end_within = height > -math.MINVAL, end_height > -math.MINVAL
+    crosses = there & (within != end_within)
+    t = height / choose(crosses, height - end_height, 1.0)
+    crossing = polygon + t.clamp(0, 1).unsqueeze(-1) * (end - polygon)
+    if begins:
+        one, two, points = there & within, crosses, (polygon, crossing)
+    else:
+        one, two, points = crosses, there & end_within, (crossing, end)
+    made = one.to(torch.int64) + two
+    begin = made.cumsum(-1) - made
+    places = (torch.where(one, begin, 2 * most), torch.where(two, begin + one, 2 * most))
+    polygon = packed(torch.cat(points, -2), torch.cat(places, -1))[..., :most, :]
+    return polygon, made.sum(-1, keepdim=True)
+
+
 def cut(polygon: Tensor, by: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
     """A polygon (..., E, 3) cut off at the sides of another, along its normal; corners and count.
 
-    Sutherland and Hodgman (1974, Reentrant polygon clipping): side after side, every edge hands on
-    where it crosses the side, and its end if that is within.
+    Sutherland and Hodgman (1974, Reentrant polygon clipping): side after side.
     """
     polygon, count = _distinct(polygon.expand(*by.shape[:-2], *polygon.shape[-2:]))
     by, sides = _distinct(by)
-    most = polygon.shape[-2] + by.shape[-2]
     room = polygon.new_zeros(*by.shape[:-1], 3)
     polygon = torch.cat([polygon, room], -2)
-    number = torch.arange(most, device=polygon.device)
-    own = number[: by.shape[-2]]
+    own = torch.arange(by.shape[-2], device=by.device)
     along = rows(by, torch.where(own + 1 < sides, own + 1, 0)) - by
     inward = math.cross(along, normal.unsqueeze(-2).expand_as(by))
     length = torch.linalg.vector_norm(inward, dim=-1, keepdim=True)
@@ -87,23 +104,10 @@ def cut(polygon: Tensor, by: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
     for side in range(by.shape[-2]):
         out, plane = by[..., side : side + 1, :], inward[..., side, :].unsqueeze(-1)
         height = ((polygon - out) @ plane).squeeze(-1)
-        after = torch.where(number + 1 < count, number + 1, 0)
-        end, end_height = rows(polygon, after), height.gather(-1, after)
-        there = number < count
-        within, end_within = height > -math.MINVAL, end_height > -math.MINVAL
-        crosses, keeps = there & (within != end_within), there & end_within
-        t = height / choose(crosses, height - end_height, 1.0)
-        crossing = polygon + t.clamp(0, 1).unsqueeze(-1) * (end - polygon)
-        made = crosses.to(torch.int64) + keeps
-        begin = made.cumsum(-1) - made
-        places = torch.cat(
-            [torch.where(crosses, begin, 2 * most), torch.where(keeps, begin + crosses, 2 * most)],
-            -1,
-        )
-        cut = packed(torch.cat([crossing, end], -2), places)[..., :most, :]
+        rest, left = cut_side(polygon, count, height, begins=False)
         live = is_side[..., side : side + 1]
-        polygon = torch.where(live.unsqueeze(-1), cut, polygon)
-        count = torch.where(live, made.sum(-1, keepdim=True), count)
+        polygon = torch.where(live.unsqueeze(-1), rest, polygon)
+        count = torch.where(live, left, count)
     return polygon, count
 
 

@@ -207,7 +207,7 @@ def _cylinder_feature(body: Convex, way: Tensor) -> _Feature:
     normal = torch.cat([torch.zeros_like(flat), up], -1).unsqueeze(-2)
     faces = torch.where(up > 0, dim - 1, dim)
     begin, end = torch.cat([edge, high], -1), torch.cat([edge, -high], -1)
-    return _Feature(dim, normal, facing, faces, begin, end.unsqueeze(-2), cap | ~cap, cap)
+    return _Feature(dim, normal, facing, faces, begin, end.unsqueeze(-2), torch.ones_like(cap), cap)
 
 
 def _capsule_feature(body: Convex, way: Tensor) -> _Feature:
@@ -246,9 +246,8 @@ def _mesh_feature(body: Convex, way: Tensor, touch: Tensor) -> _Feature:
     around = body.table("neighbours", one).squeeze(-2)
     ends = rows(corners, torch.where(dim == 2, two, around))
     # of a corner that lies on an edge or in a face MuJoCo knows neither faces nor edges
-    is_edge = ((dim < 3) & ((dim == 2) | (normals != 0).any(-1).any(-1, keepdim=True))).expand_as(
-        faces
-    )
+    known = (normals != 0).any(-1).any(-1, keepdim=True)
+    is_edge = ((dim == 2) | ((dim == 1) & known)).expand_as(faces)
     cap = torch.zeros_like(dim, dtype=torch.bool)
     begin = rows(corners, one).squeeze(-2)
     return _Feature(dim, normals, holds & facing, faces, begin, ends, is_edge, cap)
@@ -278,7 +277,7 @@ def _on_face(
     `lift` is how much farther out than its geom the edge lies.
     """
     along = edge[..., 1, :] - edge[..., 0, :]
-    level, _, _ = flat(torch.cat([polygon, edge], -2), polygon[..., 0, :], face)
+    level = flat(torch.cat([polygon, edge], -2), polygon[..., 0, :], face)
     corners, ends = level[..., :-2, :], level[..., -2:, :]
     enter, leave, meets = clipped(ends[..., :1, :], ends[..., 1:, :], corners)
     at = torch.cat([enter, leave], -1)  # (..., 2)

@@ -60,7 +60,7 @@ def stage_of(pairs, pos, mat, size, order=None):
         groups.append(PairGroup(kind, geom1, geom2, SHAPES[kind][1], start))
         start += len(geom1) * SHAPES[kind][1]
     margins = {kind: margin for kind, (_, _, margin) in pairs.items()}
-    derived = {"contact": Order(order), "pair_margin": margins}
+    derived = {"contact": Order(order), "pair_margin": margins, "noslip": None}
     m = SimpleNamespace(pairs=tuple(groups), ncon=start, geom_size=size, derived=derived)
     return m, Data(qpos=pos[:, 0], geom_xpos=pos, geom_xmat=mat)
 
