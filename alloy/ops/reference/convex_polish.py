@@ -9,12 +9,14 @@ all this is done again from where it came to.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from alloy import math
 from alloy.ops.control import while_loop
-from alloy.ops.reference.collide_shared import choose, dot, sign, table
+from alloy.ops.reference.collide_shared import choose, dot, make_frame, sign
 from alloy.ops.reference.convex import Convex, difference
 
 _NEWTON = 6  # steps
@@ -22,80 +24,81 @@ _NEAR_EDGE = 0.3  # cosine of the angle to an edge below which it may be what to
 _ROUNDS = 10  # of a mesh
 _GAIN = 1e-13  # of the size: less is none
 
-Found = tuple[Tensor, Tensor, Tensor]
-"""A direction from set 1 to set 2, and where both touch a plane across it; (..., 3) each."""
+
+class Found(NamedTuple):
+    """A direction and how far the sets overlap along it."""
+
+    normal: Tensor  # (..., 3) unit, from set 1 to set 2
+    point1: Tensor  # (..., 3) where each set touches a plane across it
+    point2: Tensor
+    overlap: Tensor  # (..., 1)
 
 
-def polish(one: Convex, two: Convex, found: Found, touch: Tensor, size: Tensor) -> Found:
+def polish(
+    one: Convex, two: Convex, found: tuple[Tensor, Tensor, Tensor], touch: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """The same, or what has less overlap nearby.
 
     Args:
         one: a set.
         two: another one.
-        found: where a search ended, close to the least overlap.
+        found: (..., 3) direction and points where a search ended, close to the least overlap.
         touch: (..., 2, 3, 3) points of both sets that span what touched there.
         size: (...,) of both sets together.
     """
     if not (one.curved or two.curved):
         return found
+    begin = Found(*found, dot(difference(one, two, found[0])[0], found[0]))
     if not (one.many_corners or two.many_corners):
-        return _round(one, two, found, touch, size)
+        return _round(one, two, begin, touch, size)[:3]
 
-    def body(on: Tensor, *found: Tensor) -> tuple[Tensor, ...]:
-        new = _round(one, two, found, touch, size)
-        gain = _overlap(one, two, found[0]) - _overlap(one, two, new[0])
-        better = on.unsqueeze(-1) & (gain > _GAIN * size.unsqueeze(-1))
+    def body(on: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        old = Found(*values)
+        new = _round(one, two, old, touch, size)
+        better = on.unsqueeze(-1) & (old.overlap - new.overlap > _GAIN * size.unsqueeze(-1))
         # one that ends here keeps what it had or what is as good: no one's rounds count for others
-        kept = (torch.where(on.unsqueeze(-1), x, old) for x, old in zip(new, found, strict=True))
+        kept = (torch.where(on.unsqueeze(-1), x, y) for x, y in zip(new, old, strict=True))
         return better.squeeze(-1), *kept
 
     on = torch.ones_like(size, dtype=torch.bool)
-    _, normal, point1, point2 = while_loop(body, (on, *found), _ROUNDS)
+    _, normal, point1, point2, _ = while_loop(body, (on, *begin), _ROUNDS)
     return normal, point1, point2
-
-
-def _overlap(one: Convex, two: Convex, normal: Tensor) -> Tensor:
-    """How far (..., 1) the sets overlap along a direction."""
-    return dot(difference(one, two, normal)[0], normal)
 
 
 def _round(one: Convex, two: Convex, found: Found, touch: Tensor, size: Tensor) -> Found:
     """Try faces, edges and the surfaces themselves, each from where the one before came to."""
-    normal, (touch1, touch2) = found[0], touch.unbind(-3)
+    normal, (touch1, touch2) = found.normal, touch.unbind(-3)
     sides = ((one, normal, touch1, False), (two, -normal, touch2, True))
     for body, way, its_touch, of_two in sides:
         for facet in body.facets(way, its_touch):
             found = _on_facet(one, two, -facet if of_two else facet, of_two, size, found)
-    for body, way, _, of_two in sides:
-        for edge, end in body.edges(way):
+    edges1, edges2 = one.edges(normal), two.edges(-normal)
+    for edges, of_two in ((edges1, False), (edges2, True)):
+        for edge, end in edges:
             found = _along_edge(one, two, edge, end, of_two, size, found, 0.0)
-    for body, _, its_touch, of_two in sides:
+    lines = [(*line, False) for line in one.lines(touch1)]
+    lines += [(*line, True) for line in two.lines(touch2)]
+    for line, end, of_two in lines:
         # what is no edge may be level with a face, and be as good, but not where the sets touch
-        for line, end in body.lines(its_touch):
-            found = _along_edge(one, two, line, end, of_two, size, found, -_slack(size))
-    for edge1, _ in one.edges(normal):
-        for edge2, _ in two.edges(-normal):
+        found = _along_edge(one, two, line, end, of_two, size, found, -_slack(size))
+    for edge1, _ in edges1:
+        for edge2, _ in edges2:
             found = _between(one, two, edge1, edge2, size, found)
-    for body, _, its_touch, of_two in sides:
-        for _, end in body.lines(its_touch):
-            found = _at_corner(one, two, end, of_two, size, found)
+    for _, end, of_two in lines:
+        found = _at_corner(one, two, end, of_two, size, found)
     for _ in range(_NEWTON):
-        corner, _ = difference(one, two, found[0])
-        curved, moved = _newton(one, two, corner, found[0], size)
+        corner, _ = difference(one, two, found.normal)
+        curved, moved = _newton(one, two, corner, found.normal, size)
         corner, at = difference(one, two, moved)
-        found = _keep(one, two, curved, (moved, at, at - corner), found)
+        new = Found(moved, at, at - corner, dot(moved, corner))
+        found = _keep(curved, new, found)
     return found
 
 
-def _keep(
-    one: Convex, two: Convex, mask: Tensor, new: Found, found: Found, slack: Tensor | float = 0.0
-) -> Found:
+def _keep(mask: Tensor, new: Found, found: Found, slack: Tensor | float = 0.0) -> Found:
     """`found`, or what is new where the mask holds and the overlap along it is no larger."""
-    better = mask & (_overlap(one, two, new[0]) <= _overlap(one, two, found[0]) + slack)
-    normal, point1, point2 = (
-        torch.where(better, x, old) for x, old in zip(new, found, strict=True)
-    )
-    return normal, point1, point2
+    better = mask & (new.overlap <= found.overlap + slack)
+    return Found(*(torch.where(better, x, old) for x, old in zip(new, found, strict=True)))
 
 
 def _corner(one: Convex, two: Convex, normal: Tensor, end: Tensor | None, of_two: bool) -> Tensor:
@@ -110,11 +113,7 @@ def _newton(
 ) -> tuple[Tensor, Tensor]:
     """One step on the sphere: whether the overlap has a least value nearby, and the direction."""
     limit = 1e-6 * size.unsqueeze(-1)
-    level = normal[..., 2:].abs() < 0.5
-    spare = torch.where(level, table((0.0, 0.0, 1.0), normal), table((1.0, 0.0, 0.0), normal))
-    u = math.cross(normal, spare)
-    u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True)
-    tangents = torch.stack([u, math.cross(normal, u)], -1)  # (..., 3, 2)
+    tangents = make_frame(normal)[..., 1:, :].mT  # (..., 3, 2)
     height = dot(normal, corner)
     hessian = tangents.mT @ (one.curvature(normal) + two.curvature(normal)) @ tangents
     a, b, c = hessian[..., 0, 0:1] - height, hessian[..., 0, 1:2], hessian[..., 1, 1:2] - height
@@ -132,27 +131,28 @@ def _at_corner(
     one: Convex, two: Convex, end: Tensor, of_two: bool, size: Tensor, found: Found
 ) -> Found:
     """Newton's method for a corner (..., 3) of a set, and whether it is what touches."""
-    normal = found[0]
+    normal = found.normal
     for _ in range(_NEWTON):
         corner = _corner(one, two, normal, end, of_two)
         curved, normal = _newton(one, two, corner, normal, size)
-    return _keep(one, two, curved, _opposite(one, two, normal, of_two), found, -_slack(size))
+    return _keep(curved, _opposite(one, two, normal, of_two), found, -_slack(size))
 
 
 def _on_facet(
     one: Convex, two: Convex, normal: Tensor, of_two: bool, size: Tensor, found: Found
 ) -> Found:
     """The normal (..., 3) of a face of a set, as a direction from set 1 to set 2."""
-    near = dot(normal, found[0]) > 1 - _NEAR_EDGE**2
-    return _keep(one, two, near, _opposite(one, two, normal, of_two), found, _slack(size))
+    near = dot(normal, found.normal) > 1 - _NEAR_EDGE**2
+    return _keep(near, _opposite(one, two, normal, of_two), found, _slack(size))
 
 
 def _opposite(one: Convex, two: Convex, normal: Tensor, of_two: bool) -> Found:
     """Where a set touches with an edge or a face: opposite the other's farthest point."""
     corner, at = difference(one, two, normal)
-    apart = dot(normal, corner) * normal
+    overlap = dot(normal, corner)
+    apart = overlap * normal
     point1, point2 = (at, at - apart) if of_two else (at - corner + apart, at - corner)
-    return normal, point1, point2
+    return Found(normal, point1, point2, overlap)
 
 
 def _slack(size: Tensor) -> Tensor:
@@ -168,9 +168,9 @@ def _along_edge(
 
     `end` is a point of the edge, where there are others in its direction.
     """
-    off = dot(found[0], edge)
+    off = dot(found.normal, edge)
     near = (off.abs() < _NEAR_EDGE) & (dot(edge, edge) > 0)
-    normal = found[0] - off * edge
+    normal = found.normal - off * edge
     normal = normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True).clamp(min=0.5)
     for _ in range(_NEWTON):
         corner = _corner(one, two, normal, end, of_two)
@@ -181,7 +181,7 @@ def _along_edge(
         step = -dot(along, corner) / choose(curved, steep, 1.0)
         moved = normal + choose(curved & near, step, 0.0).clamp(-0.1, 0.1) * along
         normal = moved / torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
-    return _keep(one, two, near & curved, _opposite(one, two, normal, of_two), found, slack)
+    return _keep(near & curved, _opposite(one, two, normal, of_two), found, slack)
 
 
 def _between(
@@ -192,13 +192,14 @@ def _between(
     sine2 = dot(across, across)
     crossing = sine2 > 1e-12
     normal = across / choose(crossing, sine2, 1.0).sqrt()
-    normal = normal * sign(dot(normal, found[0]) >= 0, normal)
-    near = crossing & (dot(normal, found[0]) > 1 - _NEAR_EDGE**2)
+    normal = normal * sign(dot(normal, found.normal) >= 0, normal)
+    near = crossing & (dot(normal, found.normal) > 1 - _NEAR_EDGE**2)
     corner, at = difference(one, two, normal)
     # from edge 1's line to edge 2's along the normal: at + t edge1 - s edge2 - (at - corner)
-    flat = corner - dot(normal, corner) * normal
+    overlap = dot(normal, corner)
+    flat = corner - overlap * normal
     along1 = dot(math.cross(edge2, flat), across) / choose(crossing, sine2, 1.0)
     point1 = at + along1 * edge1
-    point2 = point1 - dot(normal, corner) * normal
+    point2 = point1 - overlap * normal
     # it is as good as a direction on either edge's circle, up to rounding
-    return _keep(one, two, near, (normal, point1, point2), found, _slack(size))
+    return _keep(near, Found(normal, point1, point2, overlap), found, _slack(size))
