@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
+import torch
 from torch import Tensor
 
 from alloy.ops.reference.collide_hfield import Field
-from alloy.ops.reference.convex import Mesh
+from alloy.ops.reference.convex import Mesh, extremes
 
 Array = np.ndarray
 MESH, HFIELD = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD)
@@ -37,7 +38,7 @@ def mesh_side(mj: mujoco.MjModel, geoms: Array, put: Callable[..., Tensor]) -> M
     sides = max(len(face) for h in hulls for face in h.faces)
     faces = 1 + max(len(h.faces) for h in hulls)  # one is no face
     degree = max(len(row) for h in hulls for rows in (h.around, h.edges) for row in rows)
-    corners = [_filled(list(h.corners), most) for h in hulls]
+    corners = np.array([_filled(list(h.corners), most) for h in hulls])
     normals = [np.vstack([h.normals, np.zeros((faces - len(h.normals), 3))]) for h in hulls]
     rounds = [_filled([_filled(list(f), sides) for f in h.faces], faces) for h in hulls]
     counts = [_filled([len(f) for f in h.faces], faces) for h in hulls]
@@ -46,7 +47,8 @@ def mesh_side(mj: mujoco.MjModel, geoms: Array, put: Callable[..., Tensor]) -> M
         for lists in ([h.around for h in hulls], [h.edges for h in hulls])
     )
     return Mesh(
-        corners=put(np.array(corners)),
+        corners=put(corners),
+        extremes=put(extremes(torch.from_numpy(corners)).numpy()),
         face_normal=put(np.array(normals)),
         face_corner=put(np.array(rounds, np.int64)),
         face_size=put(np.array(counts, np.int64)),

@@ -168,7 +168,8 @@ def plane_mesh(
 def reach(body: Convex) -> Tensor:
     """Radius (...,) about its centre of what holds the set."""
     if body.mesh is not None:
-        return torch.linalg.vector_norm(body.mesh.corners, dim=-1).amax(-1)[body.rows_of_mesh]
+        far = body.mesh.extremes[:, 2].double()
+        return torch.linalg.vector_norm(far, dim=-1)[body.rows_of_mesh]
     if body.kind == SPHERE:
         return torch.zeros_like(body.pos[..., 0])
     if body.kind == CAPSULE:
@@ -184,7 +185,7 @@ def bounds(body: Convex) -> tuple[Tensor, Tensor]:
     """Middle (..., 3) and half sizes (..., 3) of the box along its axes that holds the set."""
     size = body.size
     if body.mesh is not None:
-        low, high = body.mesh.corners.amin(-2), body.mesh.corners.amax(-2)
+        low, high = body.mesh.extremes[:, :2].double().unbind(1)
         middle, half = (x[body.rows_of_mesh] for x in (0.5 * (low + high), 0.5 * (high - low)))
         return body.pos + math.rotate(body.mat, middle), half
     if body.kind == SPHERE:

@@ -33,7 +33,7 @@ from alloy.ops.reference.collide_shared import (
     to_local,
     to_world,
 )
-from alloy.ops.reference.convex import Convex, Mesh, convex_of
+from alloy.ops.reference.convex import Convex, Mesh, convex_of, extremes
 
 SLOTS = 12  # contacts of a pair
 _AROUND = tuple(
@@ -202,9 +202,10 @@ def _prism(top: Tensor, base: Tensor) -> Convex:
     # which way round the triangles are seen differs; outward is away from the middle
     normals = normals * choose((normals * a).sum(-1, keepdim=True) >= 0, 1.0, -torch.ones_like(a))
     every = torch.arange(count, device=device)
+    flat = corners.reshape(count, 6, 3)
     mesh = Mesh(
-        corners.reshape(count, 6, 3), normals.reshape(count, 5, 3), tables(_FACES),
-        tables(_COUNTS), tables(_HOLDS), tables(_EDGES), every,
+        flat, extremes(flat), normals.reshape(count, 5, 3), tables(_FACES), tables(_COUNTS),
+        tables(_HOLDS), tables(_EDGES), every,
     )  # fmt: skip
     eye = torch.eye(3, dtype=top.dtype, device=device).expand(*lead, 3, 3)
     none = torch.zeros_like(middle)

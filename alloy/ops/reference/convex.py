@@ -47,12 +47,23 @@ class Mesh(NamedTuple):
     """The hulls of M meshes; rows are filled up by repeating what is there."""
 
     corners: Tensor  # (M, V, 3)
+    extremes: Tensor  # (M, 3, 3) see `extremes`
     face_normal: Tensor  # (M, F, 3) outward, zero where there is no face
     face_corner: Tensor  # (M, F, E) the corners of each face, counter-clockwise from outside
     face_size: Tensor  # (M, F) how many there are
     around: Tensor  # (M, V, D) the faces of each corner; one without normal where it has none
     neighbours: Tensor  # (M, V, D) the corner before it in each of these, or those next to it
     row: Tensor  # (P,) which of them the geoms of P pairs have
+
+
+def extremes(corners: Tensor) -> Tensor:
+    """Of corners (..., V, 3) the lowest and the highest coordinates, and the farthest one.
+
+    (..., 3, 3); they hold the mesh, and do not change from step to step.
+    """
+    far = torch.linalg.vector_norm(corners, dim=-1).argmax(-1, keepdim=True)
+    ends = torch.stack([corners.amin(-2), corners.amax(-2)], -2)
+    return torch.cat([ends, rows(corners, far)], -2)
 
 
 def rows(values: Tensor, index: Tensor) -> Tensor:
@@ -82,13 +93,15 @@ class Convex(NamedTuple):
         if self.mesh is None:
             return Convex(self.kind, *parts)
         pos, mat, size, pair = parts
-        return Convex(self.kind, pos, mat, size, pair, self.mesh, self.mesh.corners[pair])
+        return Convex(self.kind, pos, mat, size, pair, self.mesh, self.mesh.corners[pair].double())
 
     @property
     def hull(self) -> Tensor:
         """Corners (..., V, 3) of a mesh."""
         assert self.mesh is not None
-        return self.mesh.corners[self.rows_of_mesh] if self.corners is None else self.corners
+        if self.corners is not None:
+            return self.corners
+        return self.mesh.corners[self.rows_of_mesh].double()
 
     @property
     def rows_of_mesh(self) -> Tensor:
@@ -98,8 +111,8 @@ class Convex(NamedTuple):
 
     def table(self, name: str, index: Tensor) -> Tensor:
         """Rows (..., n, k) of a table of its mesh by index (..., n)."""
-        values = getattr(self.mesh, name)
-        return values[self.rows_of_mesh.unsqueeze(-1), index]
+        values = getattr(self.mesh, name)[self.rows_of_mesh.unsqueeze(-1), index]
+        return values.double() if values.is_floating_point() else values
 
     def support(self, direction: Tensor) -> Tensor:
         """A point (..., 3) farthest in a direction (..., 3), which need not have unit length."""
@@ -227,7 +240,6 @@ def convex_of(
     """Sets (W, P) in double precision; a mesh has the tables that the P pairs share."""
     if mesh is None:
         return Convex(kind, pos, mat, size)
-    mesh = mesh._replace(corners=mesh.corners.double(), face_normal=mesh.face_normal.double())
     return Convex(kind, pos, mat, size, mesh.row.expand(pos.shape[:-1]), mesh)
 
 
