@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from alloy.ops.reference import convex, convex_depth
+from alloy.ops.reference import convex_depth, convex_gjk
 from alloy.ops.reference.collide import COLLIDERS, CONVEX_KINDS
-from alloy.ops.reference.convex import Convex, difference, separate
+from alloy.ops.reference.convex import Convex, difference
+from alloy.ops.reference.convex_gjk import separate
 from tests.ops.oracle import (
     BOX,
     CYLINDER,
@@ -158,7 +159,7 @@ def quat_mat(quat):
 def test_no_direction_separates_or_overlaps_more_than_the_one_found():
     one, two = sets_apart()
     on, far = torch.ones(400, dtype=torch.bool), torch.full((400, 1), 10.0, dtype=torch.float64)
-    shifted = two._replace(pos=two.pos + 0.4 * torch.tensor(convex.SHIFT, dtype=torch.float64))
+    shifted = two._replace(pos=two.pos + 0.4 * torch.tensor(convex_gjk.SHIFT, dtype=torch.float64))
     start = separate(one, shifted, on, far)
     assert start.inside.any() and not start.inside.all()
     depth = convex_depth.overlap(

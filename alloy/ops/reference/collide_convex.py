@@ -27,19 +27,17 @@ from alloy.ops.reference.collide_shared import (
     to_local,
 )
 from alloy.ops.reference.convex import (
-    SHIFT,
-    Apart,
     Convex,
     Mesh,
     convex_of,
     difference,
     rows,
-    separate,
     where_pairs,
 )
 from alloy.ops.reference.convex_clip import SLOTS, four_from
 from alloy.ops.reference.convex_depth import Depth, overlap
 from alloy.ops.reference.convex_faces import Manifold, has_faces, manifold
+from alloy.ops.reference.convex_gjk import SHIFT, Apart, separate
 from alloy.ops.reference.convex_polish import polish
 
 

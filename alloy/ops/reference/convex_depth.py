@@ -17,13 +17,12 @@ from alloy import math
 from alloy.ops.control import while_loop
 from alloy.ops.reference.collide_shared import choose, dot
 from alloy.ops.reference.convex import (
-    Apart,
     Convex,
-    barycentric,
     difference,
     rows,
     where_pairs,
 )
+from alloy.ops.reference.convex_gjk import Apart, barycentric
 
 # corners of the polytope: room for so many is made in turn; its faces are at most twice as many
 _ROOM = (8, 16, 48, 160)
