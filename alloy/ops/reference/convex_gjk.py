@@ -1,8 +1,8 @@
 """How far two convex sets are apart, and whether they meet.
 
 Source: Gilbert, Johnson, Keerthi (1988), A fast procedure for computing the distance between
-complex objects. A simplex of corners of D (`convex`) moves towards the origin, until nothing of D is
-nearer or the simplex holds it. The loop stops where no pair goes on.
+complex objects. A simplex of corners of D (`convex`) moves towards the origin, until nothing of D
+is nearer or the simplex holds it. The loop stops where no pair goes on.
 """
 
 from __future__ import annotations
