@@ -54,8 +54,12 @@ rounding; a note says "(wavers)". "(ends early)" is a single contact along whose
 geoms overlap less than along MuJoCo's, by their support functions: its search ended before.
 Its reset of a state whose acceleration is beyond 1e10 is off: a step there would forget the state.
 
-Height fields differ on purpose where the centre of a shape is below the surface, and boxes and
-meshes on them where MuJoCo's search ends early ([collision.md](collision.md)). The fingers of
+On height fields "(ends early)" says that MuJoCo's contacts are ours once it has a margin of 1e-6 m,
+and "(sunk)" that they are, but for the rule by which those of a shape whose centre is below the
+surface push it upwards here; with that rule off they are the same. "(full)": more prisms touch than
+there are slots, and those that have one are all among MuJoCo's ([collision.md](collision.md)).
+
+The fingers of
 `jaco_three_finger_gripper` have their centre of mass on their hinge: MuJoCo takes them for bodies
 that no force moves (body_invweight0 is 1e-30), and contacts push with 1e17 N against each other.
 The acceleration is equal; what sums those forces is rounding.

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from unittest import mock
 
 import mujoco
 import numpy as np
 import torch
 
+from alloy.ops.reference import collide_hfield
 from alloy.physics import forward, io, io_refuse
 from alloy.physics.model import Data, Model, make_data
 from tests.physics.fixture import oracle_cost, random_state
@@ -26,6 +28,7 @@ NORMAL = 0.1  # of its error counts: a depth known to 1e-12 leaves its normal kn
 STIFFNESS = 300  # by which the acceleration follows from where MuJoCo's search leaves a contact
 SHAKE, SHAKES = 1e-7, 16  # m or rad: a tenth of the tolerance of MuJoCo's search; how often
 JUMP = 1e-4  # m, of contacts so shaken
+WIDER = 1e-6  # m of margin: with it MuJoCo's search on a height field does not end early
 STATE = ("qpos", "qvel", "act")
 INPUTS = (*STATE, "ctrl", "qfrc_applied", "xfrc_applied")
 SMOOTH = (
@@ -139,10 +142,7 @@ def some_worlds(
     mj: mujoco.MjModel, m: Model, worlds: list[mujoco.MjData], strange: collections.Counter
 ) -> Iterator[dict[str, float]]:
     """Errors of each world, which MuJoCo then steps."""
-    state = {
-        name: torch.tensor(np.stack([getattr(mjd, name) for mjd in worlds])) for name in INPUTS
-    }
-    start = replace(make_data(m, len(worlds)), **state)
+    start = our_data(m, worlds)
     after = forward.step(m, start)  # its derived fields are of the start, but for Runge-Kutta's
     d = forward.forward(m, start) if m.opt.integrator == "rk4" else after
     for w, mjd in enumerate(worlds):
@@ -152,6 +152,14 @@ def some_worlds(
             mujoco.mj_step(mj, mjd)
             found["step"] = largest(after, mjd, STATE, w)
         yield found
+
+
+def our_data(m: Model, worlds: list[mujoco.MjData]) -> Data:
+    """The state and inputs of some worlds of MuJoCo."""
+    state = {
+        name: torch.tensor(np.stack([getattr(mjd, name) for mjd in worlds])) for name in INPUTS
+    }
+    return replace(make_data(m, len(worlds)), **state)
 
 
 def one_world(
@@ -230,8 +238,13 @@ def set_error(ours: np.ndarray, theirs: np.ndarray) -> float:
         return float("inf")
     if not len(ours):
         return 0.0
-    gap = np.abs(ours[:, None] - theirs[None]).max(-1)
+    gap = distances(ours, theirs)
     return float(max(gap.min(0).max(), gap.min(1).max()))
+
+
+def distances(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Largest difference of each row of one set and each of the other."""
+    return np.abs(ours[:, None] - theirs[None]).max(-1)
 
 
 def pair_errors(mjd: mujoco.MjData, m: Model, d: Data, w: int) -> dict[tuple[int, int], float]:
@@ -248,6 +261,8 @@ def excuse(
     if wavers(mj, mjd, pair):
         return " (wavers)"
     ours = of_pair(our_contacts(m, d, w), pair)
+    if _GEOM[int(mj.geom_type[pair[0]])] == "hfield":
+        return field_excuse(mj, mjd, m, d, w, pair)
     theirs = of_pair(their_contacts(mjd), pair)
     if len(ours) != 1 or not len(theirs):
         return ""
@@ -261,13 +276,48 @@ def excuse(
     return " (ends early)" if close and mine < its - slack else ""
 
 
+def field_excuse(
+    mj: mujoco.MjModel, mjd: mujoco.MjData, m: Model, d: Data, w: int, pair: tuple[int, int]
+) -> str:
+    """Likewise of a height field: MuJoCo's with a margin are ours, or ours without pushing up.
+
+    Or ours fill the slots, and are all among them.
+    """
+    kept = float(mj.geom_margin[pair[1]])
+    mj.geom_margin[pair[1]] = kept + WIDER
+    theirs = of_pair(their_contacts(at_pose(mj, mjd), EDGE + WIDER), pair)
+    mj.geom_margin[pair[1]] = kept
+    if set_error(of_pair(our_contacts(m, d, w), pair), theirs) <= BOUNDS["contacts"]:
+        return " (ends early)"
+    with mock.patch.object(collide_hfield, "below_surface", nowhere_below):
+        sideways = of_pair(our_contacts(m, forward.forward(m, our_data(m, [mjd])), 0), pair)
+    if set_error(sideways, theirs) <= BOUNDS["contacts"]:
+        return " (sunk)"
+    full = len(sideways) == collide_hfield.SLOTS < len(theirs)
+    among = full and distances(sideways, theirs).min(1).max() <= BOUNDS["contacts"]
+    return " (full)" if among else ""
+
+
+def nowhere_below(point: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
+    """In place of the rule by which a height field pushes upwards what is below its surface."""
+    shape = torch.broadcast_shapes((*point.shape[:-1], 1), top.shape[:-2])
+    return torch.zeros(shape, dtype=torch.bool)
+
+
+def at_pose(mj: mujoco.MjModel, mjd: mujoco.MjData) -> mujoco.MjData:
+    """MuJoCo's contacts and what comes before them, anew, in a state."""
+    again = mujoco.MjData(mj)
+    again.qpos[:], again.mocap_pos[:] = mjd.qpos, mjd.mocap_pos
+    again.mocap_quat[:] = mjd.mocap_quat
+    mujoco.mj_fwdPosition(mj, again)
+    return again
+
+
 def single_contact(mj: mujoco.MjModel, mjd: mujoco.MjData, pair: tuple[int, int]) -> np.ndarray:
     """MuJoCo's contact of a pair without its further ones, as a row like its others."""
-    flags, alone = mj.opt.disableflags, mujoco.MjData(mj)
-    alone.qpos[:], alone.mocap_pos[:] = mjd.qpos, mjd.mocap_pos
-    alone.mocap_quat[:] = mjd.mocap_quat
+    flags = mj.opt.disableflags
     mj.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MULTICCD
-    mujoco.mj_fwdPosition(mj, alone)
+    alone = at_pose(mj, mjd)
     mj.opt.disableflags = flags
     return of_pair(their_contacts(alone), pair)
 
@@ -309,11 +359,10 @@ def wavers(mj: mujoco.MjModel, mjd: mujoco.MjData, pair: tuple[int, int]) -> boo
     Then rounding decides on them: which of two faces, which corner of many.
     """
     before, rng = of_pair(their_contacts(mjd), pair), np.random.default_rng(0)
-    moved, which = mujoco.MjData(mj), list(pair)
+    moved, which = at_pose(mj, mjd), list(pair)
     kept = mj.geom_pos[which], mj.geom_quat[which], mj.geom_sameframe[which]
     for _ in range(SHAKES):
         moved.qpos[:] = mjd.qpos + SHAKE * rng.normal(size=mj.nq)
-        moved.mocap_pos[:], moved.mocap_quat[:] = mjd.mocap_pos, mjd.mocap_quat
         mujoco.mj_normalizeQuat(mj, moved.qpos)
         mj.geom_sameframe[which] = 0
         mj.geom_pos[which] += SHAKE * rng.normal(size=(2, 3))

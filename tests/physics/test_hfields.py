@@ -116,6 +116,27 @@ def test_a_foot_over_hundreds_of_prisms_stands_level_and_says_what_is_left_out()
     assert sim.health().dropped_contacts[1] > 100
 
 
+def test_where_slots_run_out_all_are_filled_and_the_outermost_and_deepest_have_one():
+    sim = wide_foot()
+    sim.qpos = sim.qpos + torch.tensor([0, 0, 0, 0, 0.02, 0.01, 0])  # one corner is deeper
+    sim.forward()
+    found = sim.data.contact_dist[0] < 0
+    assert found.sum() == 12
+    corners = sim.data.contact_pos[0, found][:, :2].abs()
+    assert (corners.amax(0) > torch.tensor([0.19, 0.29])).all()
+    every = deepest_of_all(sim)
+    assert sim.data.contact_dist[0].min() == pytest.approx(every, abs=1e-9)
+
+
+def deepest_of_all(sim: alloy.Simulation) -> float:
+    """Lowest corner of the foot below the flat field at z = 0."""
+    turn = sim.data.xmat[0, -1]
+    corners = torch.cartesian_prod(
+        *(torch.tensor([-s, s], dtype=turn.dtype) for s in (0.2, 0.3, 0.05))
+    )
+    return float((sim.qpos[0, :3] + corners @ turn.T)[:, 2].min())
+
+
 def test_strict_raises_where_contacts_found_no_slot():
     sim = wide_foot(strict=True)
     with pytest.raises(SimulationError, match=r"worlds \[0, 1\] \(2 of 2\) there are more"):

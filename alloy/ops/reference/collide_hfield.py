@@ -7,7 +7,8 @@ centre of a shape is below the surface, the contacts push it out upwards: the le
 prism would often be towards the next one, and a fast ball would stay in the ground.
 
 Where more prisms touch than there are slots, the deepest and those that reach out farthest around
-the shape are kept, so that what rests on a fine grid does not tip; the others are counted.
+the shape are kept, so that what rests on a fine grid does not tip, and then the next deepest; the
+others are counted.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _prisms(
     parts = body.parts()
     base = base.unsqueeze(-1).expand(*near.shape, 1)
 
-    sunk = (_below(body.pos, top) & inside).any(-1)
+    sunk = (below_surface(body.pos, top) & inside).any(-1)
 
     def search(
         on: Tensor, top: Tensor, base: Tensor, sunk: Tensor, radius: Tensor, margin: Tensor,
@@ -155,7 +156,7 @@ def _normal_up(top: Tensor) -> Tensor:
     return normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
 
 
-def _below(point: Tensor, top: Tensor) -> Tensor:
+def below_surface(point: Tensor, top: Tensor) -> Tensor:
     """Whether points (..., 3) are right below triangles (..., n, 3, 3) of the surface; (..., n)."""
     gap = point[..., None, None, :] - top
     x, y, following = gap[..., 0], gap[..., 1], gap.roll(-1, -2)
@@ -213,19 +214,18 @@ def _prism(top: Tensor, base: Tensor) -> Convex:
 
 
 def _chosen(touch: Tensor, dist: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
-    """Which contacts (..., SLOTS) of n are kept, and which of these slots are filled."""
+    """Which contacts (..., SLOTS) of n are kept, in their order, and which slots are filled."""
     n = touch.shape[-1]
-    slots = torch.arange(SLOTS, device=touch.device)
-    rank = torch.where(touch, touch.long().cumsum(-1) - 1, SLOTS).clamp(max=SLOTS)
-    room = torch.zeros(*touch.shape[:-1], SLOTS + 1, dtype=torch.int64, device=touch.device)
-    number = torch.arange(n, device=touch.device).expand_as(rank)
-    all_ = room.scatter(-1, rank, number)[..., :-1]
-    count = touch.sum(-1, keepdim=True)
-
     far_out = point.detach()[..., :2] @ table(_AROUND, point).mT  # (..., n, SLOTS - 1)
     outer = choose(touch.unsqueeze(-1), far_out, -FAR).argmax(-2)
-    deepest = choose(touch, dist.detach(), FAR).argmin(-1, keepdim=True)
-    some = torch.cat([deepest, outer], -1)
-    again = (some.unsqueeze(-1) == some.unsqueeze(-2)) & (slots.unsqueeze(-1) > slots)
-    crowd = count > SLOTS
-    return torch.where(crowd, some, all_), torch.where(crowd, ~again.any(-1), slots < count)
+    depth = choose(touch, dist.detach(), FAR)
+    deepest = depth.argmin(-1, keepdim=True)
+    before = depth.scatter(-1, torch.cat([deepest, outer], -1), -FAR)  # others follow by depth
+    rank = choose(touch, before, FAR).argsort(dim=-1, stable=True).argsort(-1)
+    kept = touch & (rank < SLOTS)
+    slot = torch.where(kept, kept.long().cumsum(-1) - 1, SLOTS).clamp(max=SLOTS)
+    room = torch.zeros(*touch.shape[:-1], SLOTS + 1, dtype=torch.int64, device=touch.device)
+    number = torch.arange(n, device=touch.device).expand_as(slot)
+    chosen = room.scatter(-1, slot, number)[..., :-1]
+    slots = torch.arange(SLOTS, device=touch.device)
+    return chosen, slots < kept.sum(-1, keepdim=True)
