@@ -13,6 +13,9 @@ from alloy.physics.randomize import PLAIN
 from alloy.scene_randomization import FIELDS, GEOM_SIZES, Mode, Randomization, elements
 
 _JOINT, _OBJ = mujoco.mjtJoint, mujoco.mjtObj
+_OF_CONTACTS = (
+    "friction", "friction_torsional", "friction_rolling", "geom_solref", "geom_solimp",
+)  # fmt: skip
 _PLACED = ("body_pos", "body_quat")
 _ALONE = ("com", "body_pos", "geom_pos", "site_pos", "anchor")  # as a value, of one element only
 _FIRST = {  # a field with a row for each element
@@ -148,6 +151,10 @@ def _owners(m: mujoco.MjModel, field: str) -> tuple[np.ndarray, str]:
 
 def _barred(m: mujoco.MjModel, field: str) -> list[tuple[np.ndarray, str]]:
     """Elements whose change would reach what the model derives once, and what to do instead."""
+    overridden = m.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE
+    if overridden and field in _OF_CONTACTS:
+        why = "takes the options' values in its contacts (flag override='enable'); leave that out"
+        return [(np.ones(m.ngeom, bool), why)]
     wraps = np.isin(m.wrap_type, (mujoco.mjtWrap.mjWRAP_SPHERE, mujoco.mjtWrap.mjWRAP_CYLINDER))
     if field in ("size", "geom_pos", "geom_quat"):
         why = "bends a tendon, by which side is decided once; draw another geom's"

@@ -76,7 +76,11 @@ _FEATURES = {
             top='<option noslip_iterations="100" noslip_tolerance="0" cone="elliptic"/>',
             more='<geom type="plane" size="3 3 1" pos="0 0 .3"/>',
         ),
-        "override of contact parameters": _option("", '<flag override="enable"/>'),
+        "override of contact parameters": _model(
+            top='<option o_margin=".05" o_solref=".03 .9" o_solimp=".8 .9 .01 .4 3" '
+            'o_friction=".3 .4 .05 .06 .07" cone="elliptic"><flag override="enable"/></option>',
+            more='<geom type="plane" size="3 3 1" pos="0 0 .3" condim="6"/>',
+        ),
         "sleep": _option("", '<flag sleep="enable"/>'),
         "fluid, inertia box": _option('density="1.2" viscosity=".1" wind="1 0 0"'),
         "fluid, ellipsoid": _model(

@@ -228,9 +228,9 @@ def test_c17_a_pair_collides_as_in_mujoco(base, shape):
             "<flex>",
         ),
         (
-            '<body><joint/><geom size=".1"/></body>',
-            '<option><flag energy="enable" override="enable"/></option>',
-            "option flag override",
+            '<body name="late" sleep="init"><joint/><geom size=".1"/></body>',
+            '<option><flag energy="enable" sleep="enable"/></option>',
+            "body 'late' sleep='init'",
         ),
     ],
 )

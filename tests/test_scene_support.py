@@ -9,11 +9,12 @@ import alloy
 from tests.physics.fixture import GYM_ASSETS, GYM_MODELS
 
 MIXED = """
-<mujoco><option solver="CG"><flag override="enable"/></option>
+<mujoco><option solver="CG"><flag sleep="enable"/></option>
 <custom><numeric name="n" data="1"/></custom>
 <worldbody><camera name="eye"/><geom name="floor" type="plane" size="1 1 1"/>
   <body><joint name="hinge" axis="0 1 0"/><geom name="ball" size=".1"/></body>
-  <body pos="0 0 1"><joint name="odd" type="slide" springdamper="1 1"/><geom name="b" size=".1"/>
+  <body name="late" pos="0 0 1" sleep="init">
+    <joint name="odd" type="slide" springdamper="1 1"/><geom name="b" size=".1"/>
   </body></worldbody>
 <actuator><motor name="m" joint="hinge"/><general name="u" joint="hinge" gaintype="user"/>
 </actuator>
@@ -35,11 +36,14 @@ def test_every_element_has_its_status_and_reason():
     assert found["actuator 'u'"].reason.startswith("gaintype='user'")
     assert found["sensor 'p'"].status == "honoured"
     assert found["sensor 'q'"].reason.startswith("of type 'user'")
-    assert found["option flag override='enable'"].status == "refused"
+    assert found["body 'late'"].status == "refused"
+    assert found["body 'late'"].reason.startswith("sleep='init'")
     assert found["contact of geom 'floor' with geom 'ball'"].reason == "plane-sphere"
     assert found["option integrator"].reason == "euler"
     ignored = {e.name for e in report.with_status("ignored")}
-    assert ignored == {"option solver", "custom", "sensor noise", "camera"}
+    assert ignored == {
+        "option solver", "option flag sleep", "custom", "sensor noise", "camera",
+    }  # fmt: skip
 
 
 def test_the_report_is_data_and_a_table():

@@ -120,7 +120,27 @@ def _solmix(mj: mujoco.MjModel, g1: int, g2: int) -> float:
     return 0.0 if s1 < tiny else 1.0
 
 
-def _pair_params(mj: mujoco.MjModel, pair: Pair) -> dict[str, np.ndarray]:
+def pair_params(mj: mujoco.MjModel, pair: Pair) -> dict[str, np.ndarray]:
+    """Contact parameters of a pair, all but its gap overridden where the option's flag says so.
+
+    MuJoCo manual, Modeling, Contact override.
+    """
+    out = _own_params(mj, pair)
+    if not overridden(mj):
+        return out
+    opt = mj.opt
+    return out | {
+        "friction": opt.o_friction, "solref": opt.o_solref, "solreffriction": opt.o_solref,
+        "solimp": opt.o_solimp, "margin": np.array(opt.o_margin),
+    }  # fmt: skip
+
+
+def overridden(mj: mujoco.MjModel) -> bool:
+    """Whether all contacts take their parameters from the options."""
+    return bool(mj.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE)
+
+
+def _own_params(mj: mujoco.MjModel, pair: Pair) -> dict[str, np.ndarray]:
     """Contact parameters of a pair (MuJoCo manual, Computation, Contact parameters)."""
     g1, g2, k = pair.geom1, pair.geom2, pair.explicit
     if k >= 0:
@@ -154,7 +174,7 @@ def _pair_params(mj: mujoco.MjModel, pair: Pair) -> dict[str, np.ndarray]:
 def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
     """Contact slots in pair order, and the colliders that fill them."""
     pairs = enabled_pairs(mj)
-    params = [_pair_params(mj, p) for p in pairs]
+    params = [pair_params(mj, p) for p in pairs]
     kinds = [(int(mj.geom_type[p.geom1]), int(mj.geom_type[p.geom2])) for p in pairs]
     groups, margins, collider_order, start = [], [], [], 0
     for kind in sorted(set(kinds)):
@@ -188,7 +208,9 @@ def contacts(mj: mujoco.MjModel, put: Put, moves: np.ndarray) -> Contacts:
         dim=tuple(int(q["dim"]) for _, q in of_slot),
         take=put(column("take", 2)),
         pair_friction=put(friction),
-        is_pair=put(np.array([[p.explicit >= 0] for p, _ in of_slot], bool).reshape(-1, 1)),
+        is_pair=put(
+            np.array([[overridden(mj) or p.explicit >= 0] for p, _ in of_slot], bool).reshape(-1, 1)
+        ),
         body1=put(b1),
         body2=put(b2),
     )
@@ -332,7 +354,7 @@ def _quadratic(mj: mujoco.MjModel, equalities: list[EqualityGroup], joints: Any)
     used += [mj.tendon_solimp_fri, mj.tendon_solimp_lim]
     used += [] if joints is None else [mj.jnt_solimp[joints.cpu().numpy()]]
     powers = [u[:, 4] for u in used]
-    powers.append(np.array([_pair_params(mj, p)["solimp"][4] for p in enabled_pairs(mj)]))
+    powers.append(np.array([pair_params(mj, p)["solimp"][4] for p in enabled_pairs(mj)]))
     return bool((np.concatenate(powers) == 2).all())
 
 

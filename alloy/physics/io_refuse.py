@@ -17,17 +17,29 @@ _CONVEX = {
     *((_GEOM[a], _GEOM[b]) for a, b in ops.CONVEX_KINDS),
 }  # fmt: skip
 _MULTIPLE = {kind for kind in _CONVEX if not {"sphere", "ellipsoid"} & set(kind)}
-# enable flags that change nothing in the equations that are solved
-_HARMLESS = {"ENERGY", "FWDINV"}
+# enable flags that change nothing in the equations that are solved, or are honoured
+_KNOWN = {"ENERGY", "FWDINV", "OVERRIDE", "SLEEP"}
 
 
 def _options(mj: mujoco.MjModel) -> list[Refusal]:
     out = []
     for name, bit in mujoco.mjtEnableBit.__members__.items():
         flag = name.removeprefix("mjENBL_")
-        if name.startswith("mjENBL_") and mj.opt.enableflags & int(bit) and flag not in _HARMLESS:
+        if name.startswith("mjENBL_") and mj.opt.enableflags & int(bit) and flag not in _KNOWN:
             out.append(f"option flag {flag.lower()}='enable': leave it out")
     return [Refusal("option", -1, text) for text in out]
+
+
+def _asleep(mj: mujoco.MjModel) -> list[Refusal]:
+    """Trees that begin asleep stay where they are until something wakes them: here they fall."""
+    if not mj.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+        return []
+    out = []
+    for t in np.flatnonzero(mj.tree_sleep_policy == mujoco.mjtSleepPolicy.mjSLEEP_INIT).tolist():
+        body = int(mj.tree_bodyadr[t])
+        what = "sleep='init': nothing sleeps here; use another policy, or leave the flag out"
+        out.append(Refusal("body", body, f"{name_of(mj, 'body', body)} {what}"))
+    return out
 
 
 def _elements(mj: mujoco.MjModel) -> list[Refusal]:
@@ -103,15 +115,15 @@ def _pairs(mj: mujoco.MjModel) -> list[Refusal]:
 
 def _margin(mj: mujoco.MjModel, pair: io_layout.Pair) -> float:
     """Distance (m) below which a pair's contacts are looked for."""
-    if pair.explicit >= 0:
-        return float(mj.pair_margin[pair.explicit] + mj.pair_gap[pair.explicit])
-    return float(sum((mj.geom_margin + mj.geom_gap)[[pair.geom1, pair.geom2]]))
+    params = io_layout.pair_params(mj, pair)
+    return float(params["margin"] + params["gap"])
 
 
 def unsupported(mj: mujoco.MjModel) -> list[Refusal]:
     """Every feature of the model that is not supported, each with what to do about it."""
     return [
-        *_options(mj), *_elements(mj), *_equalities(mj), *_pairs(mj), *io_tables.refusals(mj),
+        *_options(mj), *_asleep(mj), *_elements(mj), *_equalities(mj), *_pairs(mj),
+        *io_tables.refusals(mj),
     ]  # fmt: skip
 
 

@@ -39,8 +39,10 @@ def elements(mj: mujoco.MjModel) -> list[Element]:
             out.append(Element(kind, name, "honoured", what))
         for text in texts or ():
             out.append(Element(kind, name, "refused", text.removeprefix(name).lstrip(" :")))
-    for (kind, _), texts in refused.items():  # geoms and pairs have no entries of their own
-        out += [Element(kind, text.split(" ", 2)[1], "refused", text) for text in texts]
+    for (kind, index), texts in refused.items():  # others have no entries of their own
+        name = name_of(mj, kind, index)
+        reasons = (text.removeprefix(name).lstrip(" :") for text in texts)
+        out += [Element(kind, name, "refused", reason) for reason in reasons]
     return [*out, *(Element(kind, kind, "ignored", why) for kind, why in _ignored(mj))]
 
 
@@ -90,6 +92,12 @@ def _ignored(mj: mujoco.MjModel) -> Iterator[tuple[str, str]]:
             "option solver",
             f"{solver!r}: Newton's method takes its place and finds the minimum that {solver} "
             "seeks; iterations and tolerance are its own",
+        )
+    if mj.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+        yield (
+            "option flag sleep",
+            "every tree of every world is computed at every step; what MuJoCo would put to sleep "
+            "moves on, slower than sleep_tolerance",
         )
     counts: dict[str, tuple[Any, str]] = {
         "user data": (

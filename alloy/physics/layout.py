@@ -76,7 +76,7 @@ class ContactTables:
     dim: tuple[int, ...]
     take: Tensor  # (ncon, 2) 1 where that geom's friction takes part in the maximum
     pair_friction: Tensor  # (ncon, 5) of explicit pairs
-    is_pair: Tensor  # (ncon, 1) bool
+    is_pair: Tensor  # (ncon, 1) bool: nothing is mixed from the geoms
     body1: Tensor  # (ncon,)
     body2: Tensor  # (ncon,)
 

@@ -307,6 +307,15 @@ def test_what_cannot_be_drawn_is_refused(entity, field, low, high, mode, message
     assert not scene.randomizations
 
 
+def test_what_the_options_override_is_not_drawn():
+    scene = Scene.from_mjcf(
+        WORKSHOP.replace("<option", '<option><flag override="enable"/></option><option')
+    )
+    for field in ("friction", "friction_rolling", "geom_solref"):
+        with pytest.raises(ValueError, match=r"'cart' takes the options' values .*override"):
+            scene.randomize("cart", field, 0.1, 0.2)
+
+
 @pytest.mark.slow  # a minute of compiling
 def test_all_fields_at_once_in_lanes():
     scene, seen = Scene.from_mjcf(WORKSHOP), set()
