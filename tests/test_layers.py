@@ -26,6 +26,7 @@ LADDER = [
         ["alloy/physics/collision*"],
         ["alloy/physics/constraint*"],
         ["alloy/physics/selection.py"],
+        ["alloy/physics/occupancy.py"],
         ["alloy/physics/solver*.py"],
         ["alloy/physics/sensor*.py"],
     ],

@@ -28,7 +28,7 @@ def while_loop(body: Callable[..., Carry], carry: Carry, max_iter: int) -> Carry
     Eager mode stops by looking at the flags (one device sync per iteration on a GPU). Under
     `torch.compile` and `make_fx` the loop becomes `torch.while_loop` with a body and a condition.
     """
-    if not _traced():
+    if not traced():
         for _ in range(max_iter):
             if not carry[0].any():
                 break
@@ -43,7 +43,7 @@ def repeat(n: int, body: Callable[..., Carry], carry: Carry) -> Carry:
     Eager callers run a Python loop (i is an int); traced ones keep one copy of the body (i is an
     integer tensor), so that the size of a compiled program does not grow with n.
     """
-    if n <= 1 or not _traced():
+    if n <= 1 or not traced():
         for i in range(n):
             carry = body(i, *carry)
         return carry
@@ -64,7 +64,7 @@ def where_on(on: Tensor, body: Callable[..., Carry], *tensors: Tensor) -> Carry:
     """
     lead = on.shape
     wide = [t.expand(*lead, *t.shape[len(lead) :]) for t in tensors]
-    if _traced():
+    if traced():
         out = body(on, *wide)
         masks = [on.reshape(*lead, *([1] * (x.ndim - len(lead)))) for x in out]
         return tuple(
@@ -80,10 +80,16 @@ def in_use(count: Tensor, most: int) -> int:
 
     Eager mode looks at them, so that the cost follows what is there and not what there is room for.
     """
-    return most if _traced() or not count.numel() else min(most, int(count.max()))
+    return most if traced() or not count.numel() else min(most, int(count.max()))
 
 
-def _traced() -> bool:
+def values(x: Tensor, count: int) -> list[int]:
+    """Which of 0 .. count - 1 occur among whole numbers; all, where they are not known yet."""
+    return list(range(count)) if traced() else sorted(set(x.tolist()))
+
+
+def traced() -> bool:
+    """Whether this is `torch.compile` or `make_fx`, for which shapes must not depend on data."""
     return is_compiling() or get_proxy_mode() is not None
 
 

@@ -21,7 +21,16 @@ from torch import Tensor
 from alloy import math, ops
 from alloy.ops import control
 from alloy.ops.reference import noslip, tendon_inertia
-from alloy.physics import actuation, constraint, passive, selection, sensor, sensor_forces, smooth
+from alloy.physics import (
+    actuation,
+    constraint,
+    occupancy,
+    passive,
+    selection,
+    sensor,
+    sensor_forces,
+    smooth,
+)
 from alloy.physics import collision as contact
 from alloy.physics.model import Data, Model, tensor_fields
 
@@ -37,9 +46,18 @@ def kinematics(m: Model, d: Data) -> Data:
 
 def after_kinematics(m: Model, d: Data) -> Data:
     """The rest of the position stage: tendons, M, contacts and constraint rows."""
+    return rows(m, contacts(m, d))
+
+
+def contacts(m: Model, d: Data) -> Data:
+    """Tendons, M and contacts."""
     d = passive.tendon(m, d)
     d = smooth.mass_matrix(m, d)
-    d = contact.collision(m, d)
+    return contact.collision(m, d)
+
+
+def rows(m: Model, d: Data) -> Data:
+    """Constraint rows of all contacts, or of those chosen."""
     if m.selection is None:
         return constraint.rows(m, d)
     d = selection.choose(m, d)
@@ -110,9 +128,19 @@ def forward(m: Model, d: Data) -> Data:
 
 
 def _forward(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
-    """All stages, that of the forces too where a field to keep is one of them."""
-    d = forward(m, d)
-    return forces(m, d) if set(keep) & set(FORCES) else d
+    """All stages, that of the forces too where a field to keep is one of them.
+
+    Rows are there for the contacts in use only, unless they themselves are to be kept.
+    """
+
+    def behind_contacts(m: Model, d: Data) -> Data:
+        d = acceleration(m, velocity(m, rows(m, d)))
+        return forces(m, d) if set(keep) & set(FORCES) else d
+
+    d = contacts(m, kinematics(m, d))
+    if set(keep) & set(occupancy.ROWS):
+        return behind_contacts(m, d)
+    return occupancy.by_occupancy(m, d, behind_contacts)
 
 
 def unset(m: Model, d: Data, keep: tuple[str, ...]) -> tuple[Tensor, ...]:

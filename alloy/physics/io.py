@@ -204,6 +204,10 @@ def put_model(
     }
     if layout.nf:
         derived["friction_rows"] = put(np.eye(nv)[mj.dof_frictionloss > 0])
+    chosen = io_selection.selection(mj, put, moves, contacts, layout, max_contacts)
+    # the ladder that eager steps on the CPU pick from, see physics/occupancy.py
+    climbs = chosen is None and torch.device(device).type == "cpu"
+    derived["ladder"] = io_selection.ladder(mj, put, moves, contacts, layout) if climbs else ()
     delay = derived["actuation"].delay
     sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
     m = Model(
@@ -217,7 +221,7 @@ def put_model(
         pairs=contacts.groups,
         efc=layout,
         meaninertia=float(mj.stat.meaninertia),
-        selection=io_selection.selection(mj, put, moves, contacts, layout, max_contacts),
+        selection=chosen,
         derived=derived,
         **_values(mj, put, contacts),
     )

@@ -13,6 +13,9 @@ from alloy.physics import io_layout
 from alloy.physics.io_layout import Contacts
 from alloy.physics.layout import ConstraintLayout, ContactSide, Selection
 
+MANY = 64  # contact slots from which it pays to have rows for those in use only
+RUNGS = (8, 32, 128)  # contacts of a condim
+
 
 def selection(
     mj: mujoco.MjModel, put: Callable[..., Tensor], moves: np.ndarray, found: Contacts,
@@ -23,8 +26,7 @@ def selection(
     Raises:
         NotImplementedError: the model has noslip iterations, which know the rows of all contacts.
     """
-    dims = np.array(found.dim, int)
-    groups = [(dim, np.flatnonzero(dims == dim)) for dim in (1, 3, 4, 6) if (dims == dim).any()]
+    groups = _by_condim(found)
     if most is None or all(len(slots) <= most for _, slots in groups):
         return None
     if mj.opt.noslip_iterations:
@@ -32,6 +34,36 @@ def selection(
             f"max_contacts={most} with option noslip_iterations={mj.opt.noslip_iterations}: "
             f"leave one of them out"
         )
+    return _tables(mj, put, moves, found, layout, most)
+
+
+def ladder(
+    mj: mujoco.MjModel, put: Callable[..., Tensor], moves: np.ndarray, found: Contacts,
+    layout: ConstraintLayout,
+) -> tuple[Selection, ...]:  # fmt: skip
+    """Tables for few, more and many contacts of each condim; none where all are not that many.
+
+    With noslip iterations there are none: they know the rows of all contacts.
+    """
+    largest = max((len(slots) for _, slots in _by_condim(found)), default=0)
+    if mj.opt.noslip_iterations or len(found.dim) < MANY:
+        return ()
+    return tuple(
+        _tables(mj, put, moves, found, layout, most) for most in RUNGS if 2 * most <= largest
+    )
+
+
+def _by_condim(found: Contacts) -> list[tuple[int, np.ndarray]]:
+    """Condims that occur, and the contact slots of each."""
+    dims = np.array(found.dim, int)
+    return [(dim, np.flatnonzero(dims == dim)) for dim in (1, 3, 4, 6) if (dims == dim).any()]
+
+
+def _tables(
+    mj: mujoco.MjModel, put: Callable[..., Tensor], moves: np.ndarray, found: Contacts,
+    layout: ConstraintLayout, most: int,
+) -> Selection:  # fmt: skip
+    groups, dims = _by_condim(found), np.array(found.dim, int)
     counts = [min(len(slots), most) for _, slots in groups]
     kept = np.concatenate([slots[:n] for (_, slots), n in zip(groups, counts, strict=True)])
     tables = replace(

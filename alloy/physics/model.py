@@ -263,6 +263,11 @@ def tensor_fields(cls: type) -> tuple[Field, ...]:
     return tuple(f for f in fields(cls) if "shape" in f.metadata)
 
 
+def present(x: Model | Data) -> tuple[Field, ...]:
+    """The tensor fields of a Model or Data that are there."""
+    return tuple(f for f in tensor_fields(type(x)) if getattr(x, f.name) is not None)
+
+
 def field_shape(m: Model, f: Field) -> tuple[int, ...]:
     """Concrete shape of a declared field behind its world axis."""
     return tuple(n if isinstance(n, int) else getattr(m, n) for n in f.metadata["shape"][1:])

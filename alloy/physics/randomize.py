@@ -18,14 +18,13 @@ from torch import Tensor
 
 from alloy.math import quat_from_axis_angle, quat_mul, quat_to_mat
 from alloy.physics import constraint
-from alloy.physics.model import Model
+from alloy.physics.model import Model, present
 from alloy.physics.randomize_derive import (
     SIZE_FACTORS,
     Values,
     bounding_radius,
     derive,
     filled,
-    present,
 )
 
 # What is a column of a model's field, or all of its columns, and nothing else. The fields are

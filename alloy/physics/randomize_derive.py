@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from alloy import ops
 from alloy.math import cross, quat_conj, quat_mul, rotate
 from alloy.ops.reference.transmission import transmission
 from alloy.physics import passive, smooth
-from alloy.physics.model import Data, Model, make_data, tensor_fields
+from alloy.physics.model import Data, Model, make_data, present
 
 MINMU = 1e-5  # mjMINMU: least friction of a contact
 _INERTIA = {"body_mass", "body_inertia", "body_ipos", "dof_armature", "tendon_armature"}
@@ -212,11 +212,6 @@ def _inverse_weights(m: Model, d: Data) -> dict[str, Tensor]:
         moment = m.actuator_gear[..., :1] * t.moment if moment is None else moment
         weights["actuator_acc0"] = torch.linalg.vector_norm(moment @ inverse, dim=-1)
     return weights
-
-
-def present(m: Model) -> list[Field]:
-    """The tensor fields that a model has."""
-    return [f for f in tensor_fields(Model) if getattr(m, f.name) is not None]
 
 
 def _double(values: Values) -> Model:

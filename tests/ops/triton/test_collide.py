@@ -99,16 +99,22 @@ def random_arguments(worlds: int, shared: bool) -> tuple[torch.Tensor, ...]:
             pos[:, second], mat[:, second], size[:, second], margin)  # fmt: skip
 
 
-def assert_close(actual: tuple[torch.Tensor, ...], expected: tuple, tolerance: float) -> None:
-    """The same slots are in use and hold the same, and all others are finite."""
+def assert_close(
+    actual: tuple[torch.Tensor, ...], expected: tuple, tolerance: float, direction: float = 0.0
+) -> None:
+    """The same slots are in use and hold the same, and all others are finite.
+
+    Points and frames may differ by `direction`, if that is more.
+    """
     empty = expected[0] == FAR
     assert torch.equal(actual[0] == FAR, empty), "other slots are in use"
     assert not empty.all(), "no slot is in use: nothing is compared"
-    for a, e in zip(actual, expected, strict=True):
+    bounds = (tolerance, *(max(tolerance, direction),) * 2)
+    for a, e, bound in zip(actual, expected, bounds, strict=True):
         assert a.shape == e.shape and torch.isfinite(a).all()
         assert field(a, len(a))[0].data_ptr() == a.data_ptr(), "not world-last in memory"
         gap = (a.double() - e).abs()[~empty]
-        assert gap.max() <= tolerance, f"off by {gap.max():.1e}"
+        assert gap.max() <= bound, f"off by {gap.max():.1e}"
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=kind_id)
@@ -134,7 +140,10 @@ def test_float32_kernel_is_near_the_float64_reference(kind):
 @pytest.mark.parametrize("kind", PRECISE, ids=kind_id)
 def test_float32_kernel_is_near_the_float32_reference(kind):
     args = cast(random_arguments(3, False), torch.float32)
-    assert_close(collide(kind, *args), REFERENCE[kind].fn(*args), 3e-5)
+    # the overlap of an ellipsoid is least in a direction around which it is flat: that is known to
+    # the root of its precision, sqrt(6e-8), and rounding differs from one processor to the next
+    direction = 5e-4 if ELLIPSOID in kind else 0.0
+    assert_close(collide(kind, *args), REFERENCE[kind].fn(*args), 3e-5, direction)
 
 
 def test_pairs_are_picked_from_all_geoms():
