@@ -439,7 +439,8 @@ class Simulator(View):
             like = getattr(self._start, name)
             value = torch.as_tensor(row[key], dtype=like.dtype, device=like.device)
             new[name] = torch.zeros_like(like) + value.reshape(like.shape[1:])
-        return replace(self._start, **new)
+        past = sensor.later(self._nominal, self._start.sensor_history, new["step_count"])
+        return replace(self._start, **new, sensor_history=past)
 
     @cached_property
     def _fingerprint(self) -> str:

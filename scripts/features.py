@@ -212,6 +212,11 @@ _FEATURES = {
             "energy": "<e_potential/><e_kinetic/>",
             "clock": "<clock/>",
             "cutoff": '<jointpos joint="h" cutoff=".1"/>',
+            "delay": '<gyro site="sb" delay=".01" nsample="8"/>'
+            '<framequat objtype="body" objname="b" delay=".005" nsample="4" interp="linear"/>'
+            '<accelerometer site="sf" delay=".005" nsample="4" interp="cubic"/>',
+            "interval": '<gyro site="sb" interval=".006" nsample="1"/>'
+            '<jointpos joint="h" interval=".005 -.003" delay=".0045" nsample="4" interp="linear"/>',
             "geom distance": '<distance geom1="ga" geom2="gf" cutoff="1"/>',
             "normal and segment between bodies": '<normal body1="a" body2="f" cutoff="1"/>'
             '<fromto body1="a" body2="f" cutoff="1"/>',

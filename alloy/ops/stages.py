@@ -219,8 +219,10 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
         from alloy.ops.triton import integrate
 
         stopped, kept = integrate.keep_sound(stopped, niter, old, new)
-        if not new.ctrl_history.shape[1]:
-            return stopped, kept
-        past = torch.where(stopped.unsqueeze(-1), old.ctrl_history, new.ctrl_history)
-        return stopped, replace(kept, ctrl_history=past)
+        past = {}
+        for name in ("ctrl_history", "sensor_history"):
+            before, after = getattr(old, name), getattr(new, name)
+            if after.shape[1]:
+                past[name] = torch.where(stopped.unsqueeze(-1), before, after)
+        return stopped, replace(kept, **past)
     return reference_integrate.keep_sound(stopped, niter, old, new)

@@ -112,9 +112,13 @@ def solve(m: Model, d: Data) -> Data:
     )
 
 
-def acceleration(m: Model, d: Data) -> Data:
-    """Everything that depends on controls: actuation, solver, sensors."""
+def _measured(m: Model, d: Data) -> Data:
     return sensor.sensor(m, solve(m, actuation.actuation(m, d)))
+
+
+def acceleration(m: Model, d: Data) -> Data:
+    """Everything that depends on controls: actuation, solver, sensors with their delays."""
+    return sensor.shown(m, _measured(m, d))
 
 
 def forces(m: Model, d: Data) -> Data:
@@ -130,11 +134,12 @@ def forward(m: Model, d: Data) -> Data:
 def _forward(m: Model, d: Data, keep: tuple[str, ...]) -> Data:
     """All stages, that of the forces too where a field to keep is one of them.
 
+    Sensordata is what is measured: the step puts it into the record that delays are read from.
     Rows are there for the contacts in use only, unless they themselves are to be kept.
     """
 
     def behind_contacts(m: Model, d: Data) -> Data:
-        d = acceleration(m, velocity(m, rows(m, d)))
+        d = _measured(m, velocity(m, rows(m, d)))
         return forces(m, d) if set(keep) & set(FORCES) else d
 
     d = contacts(m, kinematics(m, d))
@@ -243,4 +248,5 @@ def step(m: Model, d: Data, *, derived: bool = True, keep: tuple[str, ...] = ())
     The fields of `forces` are in the result only if they are named.
     """
     run = partial(_runge_kutta, derived=derived) if m.opt.integrator == "rk4" else _semi_implicit
-    return replace(run(m, d, keep=keep), ctrl_history=actuation.recorded(m, d))
+    new = replace(run(m, d, keep=keep), ctrl_history=actuation.recorded(m, d))
+    return sensor.recorded(m, new)

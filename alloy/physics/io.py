@@ -208,11 +208,14 @@ def put_model(
     # the ladder that eager steps on the CPU pick from, see physics/occupancy.py
     climbs = chosen is None and torch.device(device).type == "cpu"
     derived["ladder"] = io_selection.ladder(mj, put, moves, contacts, layout) if climbs else ()
-    delay = derived["actuation"].delay
+    delay, history = derived["actuation"].delay, derived["sensor"].history
+    if history is not None:
+        derived["start"]["sensor_history"] = history.start[None]
     sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
     m = Model(
         **{name: int(getattr(mj, name)) for name in sizes.split()},
         nhistory=0 if delay is None else len(delay.shift),
+        nsensorhistory=0 if history is None else len(history.start),
         ncon=len(contacts.dim),
         nefc=layout.n_scalar + sum(c.n * c.dim for c in layout.cones),
         nunit=layout.n_unit,

@@ -119,11 +119,6 @@ def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             if framed and given and int(value) not in FRAME_KINDS:
                 found = spelled(mujoco.mjtObj, int(value))
                 yield i, f"{name} {what}={found!r}; use body, xbody, geom, site or camera"
-        for field, what in (
-            ("delay", "delay"), ("interval", "interval"), ("history", "nsample"),
-        ):  # fmt: skip
-            if np.any(getattr(m, f"sensor_{field}")[i]):
-                yield i, f"{name} {what}: sensors are evaluated at every step; leave it out"
 
 
 def _zone(m: mujoco.MjModel, sensor: int, kind: str) -> int | None:

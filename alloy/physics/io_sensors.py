@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
+from alloy.physics.io_delays import histories
 from alloy.physics.io_sensors_cameras import camera_mode, cameras, lenses
 from alloy.physics.io_sensors_contact import contact_sensors, contact_spec, zones
 from alloy.physics.io_sensors_geometry import DISTANCES, distances, ray_fields, rays
@@ -90,6 +91,7 @@ def sensor_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> Sens
         acceleration=not _ACCELERATIONS.isdisjoint(kinds),
         forces=not _FORCES.isdisjoint(kinds),
         magnetic=put(m.opt.magnetic),
+        history=histories(m, put),
     )
 
 

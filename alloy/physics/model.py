@@ -61,6 +61,7 @@ class Model:
     nsensor: int
     nsensordata: int
     nhistory: int  # past controls that delayed actuators read
+    nsensorhistory: int  # length of the record of sensors
     ncon: int  # contact slots
     nefc: int  # base constraint rows, see ConstraintLayout
     nunit: int  # units of constraint: equalities, dofs with friction, limits, contacts
@@ -182,6 +183,7 @@ class Data:
     act: Tensor = tensor("W", "na", stage="state")
     qacc_warmstart: Tensor = tensor("W", "nv", stage="state")
     ctrl_history: Tensor = tensor("W", "nhistory", stage="state")  # the youngest of each first
+    sensor_history: Tensor = tensor("W", "nsensorhistory", stage="state")  # see sensor_history.py
     step_count: Tensor = tensor("W", dtype="int", stage="state")
     # inputs
     ctrl: Tensor = tensor("W", "nu", stage="input")

@@ -13,11 +13,12 @@ from alloy.ops.reference import ray as reference_ray
 from alloy.ops.reference.convex import Mesh
 from alloy.ops.reference.sensor import body_acceleration
 from alloy.ops.reference.sensor_cameras import camera_mat, camera_pos
+from alloy.ops.reference.sensor_history import Histories, later, recorded, shown
 from alloy.physics.model import Data, Model
 
 __all__ = ["Cameras", "ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs",
            "HeightField", "RayGroup", "Rays", "SensorGroup", "SensorTables", "TouchTables",
-           "Zones", "body_acceleration", "ray", "sensor"]  # fmt: skip
+           "Zones", "body_acceleration", "later", "ray", "recorded", "sensor", "shown"]  # fmt: skip
 
 # kind of object -> position and orientation in Data, orientation in its body in Model
 _POSES = {
@@ -220,10 +221,11 @@ class SensorTables:
     acceleration: bool  # some sensor needs body accelerations
     forces: bool  # some sensor needs forces between bodies
     magnetic: Tensor  # (3,) magnetic flux of the world
+    history: Histories | None  # of those that are delayed, or not sampled in every step
 
 
 def sensor(m: Model, d: Data) -> Data:
-    """All sensors: sets sensordata (W, nsensordata); the last stage, after the constraint solve."""
+    """All sensors as they measure: sets sensordata (W, nsensordata), after the constraint solve."""
     return ops.sensor(m, d)
 
 

@@ -203,8 +203,6 @@ REFUSED = {
     '<user dim="2"/>': "sensor 'x' of type 'user'",
     '<insidesite site="sm" objtype="body" objname="a"/>': "sensor 'x': a zone of type 'mesh'",
     '<touch site="sm"/>': "sensor 'x': a zone of type 'mesh'",
-    '<jointpos joint="h" interval=".1"/>': "sensor 'x' interval",
-    '<jointpos joint="h" delay=".1" nsample="60"/>': "sensor 'x' delay",
 }  # fmt: skip
 
 

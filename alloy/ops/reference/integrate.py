@@ -113,7 +113,9 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
     if watched.shape[-1]:
         stopped = stopped | ~(watched.abs().amax(-1) <= MAXVAL)
     state = {}
-    for name in ("qpos", "qvel", "act", "qacc_warmstart", "ctrl_history", "step_count"):
+    for name in (
+        "qpos", "qvel", "act", "qacc_warmstart", "ctrl_history", "sensor_history", "step_count",
+    ):  # fmt: skip
         before, after = getattr(old, name), getattr(new, name)
         state[name] = torch.where(stopped.reshape(-1, *(1,) * (after.ndim - 1)), before, after)
     return stopped, replace(new, **state, solver_niter=torch.maximum(niter, new.solver_niter))
