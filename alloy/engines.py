@@ -40,6 +40,7 @@ __all__ = [
 
 ENGINES = ("auto", "reference", "lanes", "triton")
 BUDGET = 200_000  # statements; beyond it compiling takes minutes and the code leaves every cache
+_RAYS = 3_000  # rays of sensors times geoms that they may meet; each takes about 70 statements
 
 _SHAPES = (
     "plane",
@@ -199,10 +200,20 @@ class LanesEngine:
 
 
 def searches(m: Model) -> str:
-    """Why lanes cannot compile a model's contacts: those that are searched for, if there are any.
+    """Why lanes cannot compile a model: contacts that are searched for, or too many rays.
 
     Said before it is tried, since tracing a robot with hundreds of such pairs takes minutes.
     """
+    rays = sum(
+        len(g.index) * sum(len(seen.geoms) for seen in g.rays.groups)
+        for g in m.derived["sensor"].groups
+        if g.rays is not None
+    )
+    if rays > _RAYS:
+        return (
+            f"lanes does not compile {rays} pairs of a ray and a geom that it may meet (at most "
+            f"{_RAYS}). Take a coarser camera for the rangefinder"
+        )
     if m.selection is not None:
         return f"lanes does not compile the choice of {m.selection.ncon} contacts (max_contacts)"
     found = {g.kind: len(g.geom1) for g in m.pairs if g.kind in ops.CONVEX_KINDS or g.drops}

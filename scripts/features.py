@@ -42,7 +42,9 @@ def _sensor(text: str) -> str:
     return _model(
         joint='range="-20 20"',
         more='<geom type="plane" size="9 9 1" pos="0 0 .2"/><site name="big" size=".6"/>'
-        '<camera name="guard" mode="targetbody" target="b" pos="1 1 1"/>',
+        '<camera name="guard" mode="targetbody" target="b" pos="1 1 1"/>'
+        '<camera name="lens" resolution="4 3" pos=".1 .2 1.5" sensorsize=".01 .008" '
+        'focal=".02 .03" principal=".004 .005"/>',
         rest=f"<tendon>{FIXED.format('range=' + chr(34) + '-.1 .1' + chr(34))}</tendon>"
         f'<actuator><motor name="m" joint="h"/></actuator><sensor>{text}</sensor>',
     )
@@ -187,7 +189,8 @@ _FEATURES = {
             "rangefinder": '<rangefinder site="sb"/>',
             "rangefinder, every field":
                 '<rangefinder site="sf" data="dist dir origin point normal depth" cutoff="2"/>',
-            "rangefinder of a camera": '<rangefinder camera="eye"/>',
+            "rangefinder of a camera": '<rangefinder camera="lens" data="dist normal depth"/>'
+            '<rangefinder camera="guard"/>',
             "camprojection": '<camprojection site="sb" camera="eye"/>',
             "joint position and velocity": '<jointpos joint="h"/><jointvel joint="h"/>',
             "joint limit": '<jointlimitpos joint="h"/><jointlimitfrc joint="h"/>',

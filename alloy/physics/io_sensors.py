@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from alloy.physics.io_delays import histories
-from alloy.physics.io_sensors_cameras import camera_mode, cameras, lenses
+from alloy.physics.io_sensors_cameras import camera_mode, cameras, lenses, pixels
 from alloy.physics.io_sensors_contact import contact_sensors, contact_spec, zones
 from alloy.physics.io_sensors_geometry import DISTANCES, distances, ray_fields, rays
 from alloy.physics.layout import ConstraintLayout
@@ -99,7 +99,7 @@ def _together(m: mujoco.MjModel, i: int) -> tuple[str, Hashable]:
     """Kind of a sensor's group, and what else its members have in common."""
     kind = sensor_kind(m, i)
     if kind == "rangefinder":
-        return kind, ray_fields(m, i)
+        return kind, (int(m.sensor_objtype[i]), ray_fields(m, i))
     if kind == "contact":
         return kind, contact_spec(m, i)
     if kind in _DIRECT:
@@ -132,8 +132,7 @@ def _group(
     if kind == "direct":
         return _direct(m, put, ids)
     if kind == "rangefinder":
-        seen = rays(m, put, m.site_bodyid[objects])
-        return SensorGroup(kind, fields=ray_fields(m, ids[0]), index=put(objects), rays=seen)
+        return _rangefinders(m, put, ids)
     if kind == "distance":
         return SensorGroup(kind, distances=distances(m, put, ids))
     if kind == "contact":
@@ -169,6 +168,24 @@ def _group(
         reference = _frames(m, put, types, np.where(given, m.sensor_refid[ids], 0))
     return SensorGroup(
         kind, _frames(m, put, m.sensor_objtype[ids], objects), reference, index=index
+    )
+
+
+def _rangefinders(m: mujoco.MjModel, put: Put, ids: list[int]) -> SensorGroup:
+    """Rays of sites; or of cameras: `index` then says for each ray which camera it is of."""
+    objects, fields = m.sensor_objid[ids], ray_fields(m, ids[0])
+    if m.sensor_objtype[ids[0]] == _OBJ.mjOBJ_SITE:
+        seen = rays(m, put, m.site_bodyid[objects])
+        return SensorGroup("rangefinder", fields=fields, index=put(objects), rays=seen)
+    through = [pixels(m, camera) for camera in objects.tolist()]
+    index = np.repeat(np.arange(len(ids)), [len(p) for p in through])
+    return SensorGroup(
+        "rangefinder",
+        _frames(m, put, m.sensor_objtype[ids], objects),
+        fields=fields,
+        index=put(index),
+        select=put(np.concatenate(through)),
+        rays=rays(m, put, m.cam_bodyid[objects][index]),
     )
 
 

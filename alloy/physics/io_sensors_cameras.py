@@ -38,6 +38,30 @@ def cameras(m: mujoco.MjModel, put: Put, mode: str, ids: Array) -> Cameras:
     )
 
 
+def pixels(m: mujoco.MjModel, camera: int) -> Array:
+    """Rays through the pixels, row by row from the upper left, in the camera's frame; (rays, 6).
+
+    Direction of unit length, then where the ray begins. The principal point is counted from the
+    upper left. A picture of an orthographic camera is as wide as it is high, as MuJoCo has it.
+    """
+    width, height = m.cam_resolution[camera].tolist()
+    row, column = (x.ravel() + 0.5 for x in np.mgrid[:height, :width])
+    out = np.zeros((len(row), 6))
+    out[:, 2] = -1
+    if m.cam_projection[camera] == mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC:
+        extent = m.cam_fovy[camera]
+        out[:, 3], out[:, 4] = extent * (column / width - 0.5), extent * (0.5 - row / height)
+        return out
+    focal_x, focal_y, middle_x, middle_y = lenses(m, np.array([camera]))[0]
+    if (m.cam_sensorsize[camera] != 0).all():
+        size = m.cam_resolution[camera].astype(np.float32)
+        principal = m.cam_intrinsic[camera, 2:] / m.cam_sensorsize[camera] * size
+        middle_x, middle_y = principal.astype(float)
+    out[:, 0], out[:, 1] = (middle_x - column) / focal_x, (middle_y - row) / focal_y
+    out[:, :3] /= np.linalg.norm(out[:, :3], axis=1, keepdims=True)
+    return out
+
+
 def lenses(m: mujoco.MjModel, ids: Array) -> Array:
     """Focal lengths and the picture's middle, (n, 4) pixels, x and y each; x to the other side.
 

@@ -181,10 +181,8 @@ def refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
 
 
 def _ray_refusals(m: mujoco.MjModel, i: int) -> Iterator[str]:
-    if int(m.sensor_objtype[i]) != _OBJ.mjOBJ_SITE:
-        yield "one ray for each pixel of a camera; attach it to a site"
-        return
-    own = m.site_bodyid[m.sensor_objid[i]]
+    by_site = m.sensor_objtype[i] == _OBJ.mjOBJ_SITE
+    own = (m.site_bodyid if by_site else m.cam_bodyid)[m.sensor_objid[i]]
     for g in np.flatnonzero(visible(m) & (m.geom_bodyid != own)).tolist():
         if int(m.geom_type[g]) not in _SEEN:
             kind = spelled(_GEOM, int(m.geom_type[g]))

@@ -18,6 +18,7 @@ SCENE = """<mujoco><option timestep="0.005"/><worldbody>
   <geom name="beam" type="capsule" size=".1 .5" pos="0 .6 .5" contype="0" conaffinity="0"/>
   <geom name="egg" type="ellipsoid" size=".1 .2 .3" pos="-.6 0 .5" contype="0" conaffinity="0"/>
   <body name="box" pos="0 0 .11"><freejoint/><geom name="box" type="box" size=".1 .1 .1"/>
+    <camera name="eye" resolution="3 2" euler="70 0 0"/>
     <site name="down" zaxis="0 0 -1"/><site name="x" zaxis="1 0 0"/>
     <site name="y" zaxis="0 1 0"/><site name="back" zaxis="-1 0 .1"/>
     <site name="zone" type="box" size=".2 .2 .05" pos="0 0 -.1"/></body></worldbody>
@@ -29,6 +30,7 @@ SCENE = """<mujoco><option timestep="0.005"/><worldbody>
     <contact site="zone" num="5" data="found pos"/>
     <contact name="net" subtree1="box" reduce="netforce" data="found force torque pos"/>
     <contact subtree2="box" num="2" reduce="mindist" data="found dist tangent"/>
+    <rangefinder camera="eye" data="dist normal depth"/>
   </sensor></mujoco>"""
 # a ball on a lift above the ground, with a foot below it
 HOPPER = """<mujoco><option timestep="0.01"/><worldbody>
@@ -65,6 +67,17 @@ def test_compiled_sensors_agree_with_the_reference():
     # of float32, and of an edge that a ray meets in one precision and misses in the other
     assert (error.amax(1) < 1e-3).double().mean() > 0.95
     assert 10 < (theirs[:, 0] > 0).sum() and 10 < (theirs[:, 20] > 0).sum() < WORLDS - 5
+
+
+def test_pictures_that_are_too_large_to_compile_run_on_the_reference():
+    text = """<mujoco><worldbody><geom type="plane" size="0 0 1"/><body pos="0 0 1"><freejoint/>
+      <geom size=".1"/><camera name="c" resolution="60 60"/></body></worldbody>
+      <sensor><rangefinder camera="c" data="depth"/></sensor></mujoco>"""
+    sim = alloy.build(text, worlds=2, engine="lanes")
+    sim.step(substeps=1)
+    (said,) = sim.engine_report()["not compiled"]
+    assert "lanes does not compile 3600 pairs of a ray and a geom" in said
+    torch.testing.assert_close(sim.sensordata, torch.ones(2, 3600), atol=1e-3, rtol=0)
 
 
 def _where(sim):

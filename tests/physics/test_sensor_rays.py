@@ -108,11 +108,41 @@ def test_rays_that_nothing_can_meet():
     assert d.sensordata[0, 0] == -1
 
 
-def test_rays_of_cameras_are_refused_by_name():
-    mj = load("""<mujoco><worldbody><camera name="c" resolution="2 2"/></worldbody>
-      <sensor><rangefinder name="x" camera="c"/></sensor></mujoco>""")
-    with pytest.raises(NotImplementedError, match="'x' of type 'rangefinder': one ray for each"):
-        io.put_model(mj)
+LENSES = {
+    "angle": 'fovy="50" resolution="7 4"',
+    "one pixel": 'fovy="50"',
+    "focal length": 'sensorsize=".011 .023" focal=".021 .033" resolution="5 6"',
+    "principal point": 'sensorsize=".011 .023" focalpixel="7.3 8.1" principalpixel="1.7 2.3" '
+    'resolution="7 5"',
+    "orthographic": 'projection="orthographic" fovy="1.3" resolution="6 4"',
+}
+MODES = ("fixed", "track", "trackcom", "targetbody", "targetbodycom")
+
+
+def _cameras(lens: str, data: str = FIELDS, more: str = "") -> str:
+    """The crowd with cameras that move in every way, on a body and in the world."""
+    eyes = "".join(
+        f'<camera name="{mode}" mode="{mode}" {lens} pos=".1 {0.1 * k} .2" euler="-20 {5 * k} 3"'
+        f" {'target=' + chr(34) + 'b' + chr(34) if mode.startswith('target') else ''}/>"
+        for k, mode in enumerate(MODES)
+    )
+    sensors = "".join(f'<rangefinder camera="{mode}" data="{data}"/>' for mode in MODES)
+    text = CROWD.replace('<site name="down"', f'{eyes}<site name="down"')
+    text = text.replace("<worldbody>", f'<worldbody><camera name="w" {lens} pos=".03 .02 2"/>')
+    sensors += f'<rangefinder camera="w" cutoff="1.7"/>{more}'
+    return text[: text.index("<sensor>")] + f"<sensor>{sensors}</sensor></mujoco>"
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_rays_of_cameras_equal_mujoco(lens):
+    for seed in range(4):
+        f = fixture(_cameras(LENSES[lens], more='<rangefinder site="x" data="depth"/>'), seed)
+        assert_close(forward.forward(f.m, f.d).sensordata, f.mjd.sensordata, f"seed {seed}")
+        count = f.mj.cam_resolution[0].prod()
+        assert f.mj.sensor_dim.tolist() == [14 * count] * len(MODES) + [count, 1]
+        met = f.mjd.sensordata[: 14 * count * len(MODES)].reshape(-1, 14)
+        assert (met[:, 0] > 0).any()
+        assert lens == "one pixel" or len(np.unique(met[:, 0].round(9))) > count
 
 
 def test_gradients_are_finite_and_right():
