@@ -40,7 +40,7 @@ __all__ = [
 
 ENGINES = ("auto", "reference", "lanes", "triton")
 BUDGET = 200_000  # statements; beyond it compiling takes minutes and the code leaves every cache
-_RAYS = 3_000  # rays of sensors times geoms that they may meet; each takes about 70 statements
+_LOOKS = 3_000  # rays and taxels times the geoms that they may meet; about 70 statements each
 
 _SHAPES = (
     "plane",
@@ -200,19 +200,15 @@ class LanesEngine:
 
 
 def searches(m: Model) -> str:
-    """Why lanes cannot compile a model: contacts that are searched for, or too many rays.
+    """Why lanes cannot compile a model: contacts that are searched for, or too many rays or taxels.
 
     Said before it is tried, since tracing a robot with hundreds of such pairs takes minutes.
     """
-    rays = sum(
-        len(g.index) * sum(len(seen.geoms) for seen in g.rays.groups)
-        for g in m.derived["sensor"].groups
-        if g.rays is not None
-    )
-    if rays > _RAYS:
+    looks = sum(group.looks for group in m.derived["sensor"].groups)
+    if looks > _LOOKS:
         return (
-            f"lanes does not compile {rays} pairs of a ray and a geom that it may meet (at most "
-            f"{_RAYS}). Take a coarser camera for the rangefinder"
+            f"lanes does not compile {looks} pairs of a ray or taxel of a sensor and a geom that "
+            f"it may meet (at most {_LOOKS}). Take a coarser camera or mesh for the sensor"
         )
     if m.selection is not None:
         return f"lanes does not compile the choice of {m.selection.ncon} contacts (max_contacts)"

@@ -231,6 +231,14 @@ _FEATURES = {
             "contact, net force": '<contact body1="f" reduce="netforce" data="force torque pos"/>',
             "user": '<user dim="1"/>',
         }.items()
+    }
+    | {
+        "tactile": _model(
+            more='<body pos="-.5 0 .72"><freejoint/><geom type="box" size=".2 .1 .03"/>'
+            '<geom name="skin" type="mesh" mesh="skin" contype="0" conaffinity="0"/></body>',
+            rest='<asset><mesh name="skin" builtin="plate" params="5 4" scale=".2 .1 .03"/></asset>'
+            '<sensor><tactile geom="skin" mesh="skin"/></sensor>',
+        )
     },
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ import numpy as np
 from alloy.physics.io_elements import Refusal, name_of, spelled
 from alloy.physics.io_sensors import FRAME_KINDS, SUPPORTED, sensor_kind
 from alloy.physics.io_sensors_geometry import refusals as geometry_refusals
+from alloy.physics.io_sensors_tactile import refusals as tactile_refusals
 
 _TRN, _DYN = mujoco.mjtTrn, mujoco.mjtDyn
 _GAIN, _BIAS = mujoco.mjtGain, mujoco.mjtBias
@@ -106,7 +107,8 @@ def _sensors(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             known = ", ".join(sorted(SUPPORTED))
             yield i, f"{name} of type {kind!r}; remove it or use one of {known}"
             continue
-        for text in geometry_refusals(m, i):
+        felt = tactile_refusals(m, i) if kind == "tactile" else ()
+        for text in (*geometry_refusals(m, i), *felt):
             yield i, f"{name} of type {kind!r}: {text}"
         zone = _zone(m, i, kind)
         if zone is not None and int(m.site_type[zone]) == mujoco.mjtGeom.mjGEOM_MESH:

@@ -13,6 +13,7 @@ from alloy.physics.io_delays import histories
 from alloy.physics.io_sensors_cameras import camera_mode, cameras, lenses, pixels
 from alloy.physics.io_sensors_contact import contact_sensors, contact_spec, zones
 from alloy.physics.io_sensors_geometry import DISTANCES, distances, ray_fields, rays
+from alloy.physics.io_sensors_tactile import tactile
 from alloy.physics.layout import ConstraintLayout
 from alloy.physics.sensor import FramePart, Frames, SensorGroup, SensorTables, TouchTables
 
@@ -59,7 +60,7 @@ _ACCELERATIONS = {"accelerometer", "framelinacc", "frameangacc"}
 SUPPORTED = (
     set(_DIRECT) | set(_AXES) | (_BY_FRAME - {"frameaxis"}) | _FORCES | _ENERGIES | set(_LIMITS)
     | {"tendonactfrc", "ballquat", "subtreelinvel", "subtreeangmom", "touch", "rangefinder"}
-    | {"contact", "insidesite", "camprojection"} | set(DISTANCES)
+    | {"contact", "insidesite", "camprojection", "tactile"} | set(DISTANCES)
 )  # fmt: skip
 
 
@@ -102,6 +103,8 @@ def _together(m: mujoco.MjModel, i: int) -> tuple[str, Hashable]:
         return kind, (int(m.sensor_objtype[i]), ray_fields(m, i))
     if kind == "contact":
         return kind, contact_spec(m, i)
+    if kind == "tactile":
+        return kind, i
     if kind in _DIRECT:
         return "direct", None
     return ("frameaxis" if kind in _AXES else "distance" if kind in DISTANCES else kind), None
@@ -137,6 +140,8 @@ def _group(
         return SensorGroup(kind, distances=distances(m, put, ids))
     if kind == "contact":
         return SensorGroup(kind, contacts=contact_sensors(m, put, layout, ids))
+    if kind == "tactile":
+        return SensorGroup(kind, tactile=tactile(m, put, ids[0]))
     if kind == "insidesite":
         frames = _frames(m, put, m.sensor_objtype[ids], objects)
         return SensorGroup(kind, frames, zones=zones(m, put, m.sensor_refid[ids]))

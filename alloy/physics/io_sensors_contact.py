@@ -43,7 +43,7 @@ def contact_sensors(
 ) -> ContactSensors:
     """Tables of sensors of one `contact_spec`."""
     fields, num, reduction, by_site = contact_spec(m, ids[0])
-    pairs, slots = _ordered_slots(m)
+    pairs, slots = ordered_slots(m)
     side = np.array([[_side(m, i, pair) for pair in pairs] for i in ids], int)
     side = side.reshape(len(ids), len(pairs))
     some = (side != 0).any(0)
@@ -65,7 +65,7 @@ def contact_sensors(
     )
 
 
-def _ordered_slots(m: mujoco.MjModel) -> tuple[list[Pair], Array]:
+def ordered_slots(m: mujoco.MjModel) -> tuple[list[Pair], Array]:
     """Pair of every contact slot, and the slots, in the order of mjData.contact.
 
     That is: by bodies, explicit pairs before others, then by geoms in collider order.

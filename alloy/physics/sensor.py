@@ -16,9 +16,29 @@ from alloy.ops.reference.sensor_cameras import camera_mat, camera_pos
 from alloy.ops.reference.sensor_history import Histories, later, recorded, shown
 from alloy.physics.model import Data, Model
 
-__all__ = ["Cameras", "ContactSensors", "Distances", "FramePart", "Frames", "GeomPairs",
-           "HeightField", "RayGroup", "Rays", "SensorGroup", "SensorTables", "TouchTables",
-           "Zones", "body_acceleration", "later", "ray", "recorded", "sensor", "shown"]  # fmt: skip
+__all__ = [
+    "Cameras",
+    "ContactSensors",
+    "Distances",
+    "FramePart",
+    "Frames",
+    "GeomPairs",
+    "HeightField",
+    "RayGroup",
+    "Rays",
+    "SensorGroup",
+    "SensorTables",
+    "Tactile",
+    "TactileSide",
+    "TouchTables",
+    "Zones",
+    "body_acceleration",
+    "later",
+    "ray",
+    "recorded",
+    "sensor",
+    "shown",
+]  # fmt: skip
 
 # kind of object -> position and orientation in Data, orientation in its body in Model
 _POSES = {
@@ -115,6 +135,17 @@ class SensorGroup:
     distances: Distances | None = None
     contacts: ContactSensors | None = None
     zones: Zones | None = None
+    tactile: Tactile | None = None
+
+    @property
+    def looks(self) -> int:
+        """How many pairs there are of a ray or taxel and a geom that it may meet."""
+        if self.tactile is not None:
+            sides = self.tactile.sides
+            return len(self.tactile.taxels) * sum(len(side.geoms) for side in sides)
+        if self.rays is None or self.index is None:
+            return 0
+        return len(self.index) * sum(len(group.geoms) for group in self.rays.groups)
 
 
 @dataclass(frozen=True)
@@ -200,6 +231,28 @@ class ContactSensors:
     num: int
     reduce: str  # none, mindist, maxforce, netforce
     wrench_order: Tensor | None  # contacts by rows -> slots; None: the same
+
+
+@dataclass(frozen=True)
+class TactileSide:
+    """Geoms of one type that may touch a tactile sensor."""
+
+    kind: int  # mjtGeom
+    geoms: Tensor  # (k,)
+    body: Tensor  # (k,)
+    slots: Tensor  # (n,) contacts with the sensor's welded bodies
+    match: Tensor  # (k, n) bool, which are those of each geom
+
+
+@dataclass(frozen=True)
+class Tactile:
+    """A tactile sensor."""
+
+    geom: Tensor  # (1,)
+    body: Tensor  # (1,)
+    taxels: Tensor  # (taxels, 3) in the geom's frame
+    tangents: Tensor | None  # (2, taxels, 3) in the geom's frame; None: speeds are not felt
+    sides: tuple[TactileSide, ...]
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_pictures_that_are_too_large_to_compile_run_on_the_reference():
     sim = alloy.build(text, worlds=2, engine="lanes")
     sim.step(substeps=1)
     (said,) = sim.engine_report()["not compiled"]
-    assert "lanes does not compile 3600 pairs of a ray and a geom" in said
+    assert "lanes does not compile 3600 pairs of a ray or taxel" in said
     torch.testing.assert_close(sim.sensordata, torch.ones(2, 3600), atol=1e-3, rtol=0)
 
 

@@ -28,6 +28,7 @@ from alloy.ops.reference.sensor_cameras import camprojection
 from alloy.ops.reference.sensor_contact import contact, inside
 from alloy.ops.reference.sensor_distance import distances
 from alloy.ops.reference.sensor_rays import rangefinder
+from alloy.ops.reference.sensor_tactile import tactile
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
@@ -330,6 +331,7 @@ _EVALUATE = {
     "contact": contact,
     "insidesite": _inside_site,
     "camprojection": camprojection,
+    "tactile": tactile,
 }
 
 
