@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from alloy import math
 from alloy.envs.checks import Check, Point, position
 from alloy.names import UnknownName
 
@@ -67,9 +68,52 @@ def up(body: str) -> Check:
     return Check(lambda sim: sim.frame(body).mat[:, 2, :], f"up({body!r})")
 
 
-def sensor(name: str) -> Check:
-    """Reading of a sensor, [W, dim]."""
-    return Check(lambda sim: sim.sensor(name), f"sensor({name!r})")
+def sensor(name: str, noise: float = 0.0) -> Check:
+    """Reading of a sensor, [W, dim]; exact, unless noise is asked for.
+
+    Args:
+        name: the sensor.
+        noise: how many times the standard deviation that the model gives the sensor, its attribute
+            `noise`. Normal numbers are drawn anew in every control step and added to what the
+            sensor shows: to a positive number only where it is not zero, and it stays positive.
+            Axes and quaternions are turned by such an angle (rad) about an axis drawn at random.
+
+    Raises:
+        ValueError: a negative scale, or a sensor whose noise is zero in the model.
+    """
+    if not noise:
+        return Check(lambda sim: sim.sensor(name), f"sensor({name!r})")
+    if not 0 < noise < float("inf"):
+        raise ValueError(
+            f"noise of sensor {name!r} is {noise}; it must be 0 for none, or a factor above 0 of "
+            f"the standard deviation in the model"
+        )
+
+    def value(sim: EnvView) -> Tensor:
+        return _noisy(sim.sensor(name), sim, name, noise)
+
+    return Check(value, f"sensor({name!r}, noise={noise:g})")
+
+
+def _noisy(reading: Tensor, sim: EnvView, name: str, scale: float) -> Tensor:
+    """A reading with the noise of its kind, as MuJoCo's own was while it had any."""
+    said = sim.sensor_noise(name)
+    if not said.std > 0:
+        raise ValueError(
+            f"sensor {name!r} has no noise in the model; give it a standard deviation there, as in "
+            f'noise="0.01", or leave noise= out'
+        )
+    rng, std = sim.rng(f"noise of sensor {name}"), scale * said.std
+    if said.kind in ("axis", "quaternion"):
+        angle, axis = rng.normal(std).squeeze(-1), math.normalize(rng.normal(n=3))[0]
+        turn = math.quat_from_axis_angle(axis, angle)
+        if said.kind == "quaternion":
+            return math.quat_mul(reading, turn)
+        return math.rotate(math.quat_to_mat(turn), reading)
+    moved = reading + rng.normal(std, reading.shape[-1])
+    if said.kind == "positive":
+        return torch.where(reading > 0, moved.clamp(min=0.0), reading)
+    return moved
 
 
 def last_action() -> Check:

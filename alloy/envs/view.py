@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from alloy.engines import Guard
     from alloy.names import Joint, Names
     from alloy.physics.model import Data, Model
+    from alloy.physics.sensor import SensorNoise
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,10 @@ class EnvView(View):
         ep = self.episode
         counter = ep.number + (ep.steps << 32)  # an episode's number fits the lower word
         return Rng(ep.seed, counter, self.qpos.dtype, purpose=zlib.crc32(purpose.encode()))
+
+    def sensor_noise(self, name: str | int) -> SensorNoise:
+        """What the model says of the noise of a sensor, which is not in its reading."""
+        return self._model.derived["sensor"].noise[self._names.id("sensor", name)]
 
     def memory(self, key: str) -> Tensor:
         """What a check has asked to be remembered of this episode, [W, ...]."""

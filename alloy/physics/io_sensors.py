@@ -10,12 +10,20 @@ import numpy as np
 from torch import Tensor
 
 from alloy.physics.io_delays import histories
+from alloy.physics.io_elements import spelled
 from alloy.physics.io_sensors_cameras import camera_mode, cameras, lenses, pixels
 from alloy.physics.io_sensors_contact import contact_sensors, contact_spec, zones
 from alloy.physics.io_sensors_geometry import DISTANCES, distances, ray_fields, rays
 from alloy.physics.io_sensors_tactile import tactile
 from alloy.physics.layout import ConstraintLayout
-from alloy.physics.sensor import FramePart, Frames, SensorGroup, SensorTables, TouchTables
+from alloy.physics.sensor import (
+    FramePart,
+    Frames,
+    SensorGroup,
+    SensorNoise,
+    SensorTables,
+    TouchTables,
+)
 
 Put = Callable[..., Tensor]
 Array = np.ndarray
@@ -93,6 +101,10 @@ def sensor_tables(m: mujoco.MjModel, put: Put, layout: ConstraintLayout) -> Sens
         forces=not _FORCES.isdisjoint(kinds),
         magnetic=put(m.opt.magnetic),
         history=histories(m, put),
+        noise=tuple(
+            SensorNoise(float(std), spelled(mujoco.mjtDataType, int(kind)))
+            for std, kind in zip(m.sensor_noise, m.sensor_datatype, strict=True)
+        ),
     )
 
 

@@ -105,7 +105,11 @@ def _ignored(mj: mujoco.MjModel) -> Iterator[tuple[str, str]]:
             "MuJoCo does nothing with it either",
         ),
         "custom": (mj.nnumeric or mj.ntext or mj.ntuple, "numbers, texts and tuples for programs"),
-        "sensor noise": ((mj.sensor_noise > 0).any(), "MuJoCo stores it and never applies it"),
+        "sensor noise": (
+            (mj.sensor_noise > 0).any(),
+            "MuJoCo stores it and never applies it; in an observation "
+            "alloy.envs.observations.sensor(name, noise=1.0) does",
+        ),
         "camera": (mj.ncam, "only pictures and the sensors that name it need it"),
         "light": (mj.nlight, "only pictures need it"),
         "skin": (mj.nskin, "only pictures need it"),

@@ -1,4 +1,7 @@
-"""Sensors: what a model has of them, and their stage. Noise is never applied, as in MuJoCo."""
+"""Sensors: what a model has of them, and their stage.
+
+As in MuJoCo what they measure has no noise; `alloy.envs.observations.sensor` adds it if asked.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ __all__ = [
     "RayGroup",
     "Rays",
     "SensorGroup",
+    "SensorNoise",
     "SensorTables",
     "Tactile",
     "TactileSide",
@@ -264,6 +268,14 @@ class TouchTables:
 
 
 @dataclass(frozen=True)
+class SensorNoise:
+    """What a model says of the noise of a sensor."""
+
+    std: float  # standard deviation, in the sensor's unit or rad
+    kind: str  # mjtDataType: real, positive, axis, quaternion
+
+
+@dataclass(frozen=True)
 class SensorTables:
     """What the sensor stage knows of a model beforehand; built by io_tables.sensor_tables."""
 
@@ -275,6 +287,7 @@ class SensorTables:
     forces: bool  # some sensor needs forces between bodies
     magnetic: Tensor  # (3,) magnetic flux of the world
     history: Histories | None  # of those that are delayed, or not sampled in every step
+    noise: tuple[SensorNoise, ...]  # by sensor
 
 
 def sensor(m: Model, d: Data) -> Data:
