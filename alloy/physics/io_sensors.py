@@ -112,7 +112,8 @@ def _together(m: mujoco.MjModel, i: int) -> tuple[str, Hashable]:
     """Kind of a sensor's group, and what else its members have in common."""
     kind = sensor_kind(m, i)
     if kind == "rangefinder":
-        return kind, (int(m.sensor_objtype[i]), ray_fields(m, i))
+        by_site = m.sensor_objtype[i] == _OBJ.mjOBJ_SITE  # each camera by itself
+        return kind, (ray_fields(m, i), -1 if by_site else i)
     if kind == "contact":
         return kind, contact_spec(m, i)
     if kind == "tactile":
@@ -189,20 +190,18 @@ def _group(
 
 
 def _rangefinders(m: mujoco.MjModel, put: Put, ids: list[int]) -> SensorGroup:
-    """Rays of sites; or of cameras: `index` then says for each ray which camera it is of."""
+    """Rays of sites; or of a camera, with their directions and where they begin in `select`."""
     objects, fields = m.sensor_objid[ids], ray_fields(m, ids[0])
     if m.sensor_objtype[ids[0]] == _OBJ.mjOBJ_SITE:
         seen = rays(m, put, m.site_bodyid[objects])
         return SensorGroup("rangefinder", fields=fields, index=put(objects), rays=seen)
-    through = [pixels(m, camera) for camera in objects.tolist()]
-    index = np.repeat(np.arange(len(ids)), [len(p) for p in through])
+    through = pixels(m, int(objects[0]))
     return SensorGroup(
         "rangefinder",
         _frames(m, put, m.sensor_objtype[ids], objects),
         fields=fields,
-        index=put(index),
-        select=put(np.concatenate(through)),
-        rays=rays(m, put, m.cam_bodyid[objects][index]),
+        select=put(through),
+        rays=rays(m, put, m.cam_bodyid[objects]),  # all see the same
     )
 
 

@@ -147,9 +147,10 @@ class SensorGroup:
         if self.tactile is not None:
             sides = self.tactile.sides
             return len(self.tactile.taxels) * sum(len(side.geoms) for side in sides)
-        if self.rays is None or self.index is None:
+        every = self.select if self.index is None else self.index
+        if self.rays is None or every is None:
             return 0
-        return len(self.index) * sum(len(group.geoms) for group in self.rays.groups)
+        return len(every) * sum(len(group.geoms) for group in self.rays.groups)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import rotate, rotate_inv
 from alloy.ops.reference.ray_hfield import hfield
 from alloy.ops.reference.ray_shapes import INTERSECT, finite, mesh, nearest_of, normal_at
 
@@ -25,9 +24,10 @@ def nearest(
     """
     dists, directions = [], []
     for group in rays.groups:
-        mat = d.geom_xmat[:, group.geoms].unsqueeze(1)  # (W, 1, n, 3, 3)
-        start = rotate_inv(mat, pnt.unsqueeze(2) - d.geom_xpos[:, group.geoms].unsqueeze(1))
-        along = rotate_inv(mat, vec.unsqueeze(2))
+        mat = d.geom_xmat[:, group.geoms]
+        # in the geoms' frames, (W, N, n, 3): rows times a matrix, for all rays at once
+        apart = pnt.unsqueeze(1) - d.geom_xpos[:, group.geoms].unsqueeze(2)
+        start, along = ((x @ mat).transpose(1, 2) for x in (apart, vec.unsqueeze(1)))
         size = m.geom_size[:, group.geoms].unsqueeze(1)
         across = None
         if group.triangles is not None:
@@ -43,7 +43,7 @@ def nearest(
             if across is None:
                 hit = finite(dist).unsqueeze(-1)
                 across = normal_at(group.kind, start + hit * along, size)
-            directions.append(rotate(mat, across))
+            directions.append((across.transpose(1, 2) @ mat.mT).transpose(1, 2))
     if not dists:
         none = torch.full_like(pnt[..., 0], torch.inf)
         return none, torch.zeros_like(pnt) if normals else None

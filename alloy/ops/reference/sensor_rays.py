@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import rotate
 from alloy.ops.reference import ray
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ WIDTH = {"dist": 1, "dir": 3, "origin": 3, "point": 3, "normal": 3, "depth": 1}
 
 def rangefinder(m: Model, d: Data, g: SensorGroup) -> Tensor:
     """Fields of each ray one after another; where nothing is hit, -1 for lengths and else zeros."""
-    assert g.rays is not None and g.index is not None
+    assert g.rays is not None
     if g.frames is None:
         origin, vec = d.site_xpos[:, g.index], d.site_xmat[:, g.index][..., 2]
     else:
@@ -44,8 +43,8 @@ def rangefinder(m: Model, d: Data, g: SensorGroup) -> Tensor:
 
 
 def _through_pixels(d: Data, g: SensorGroup) -> tuple[Tensor, Tensor]:
-    """Where the rays of cameras begin and their directions, (W, rays, 3) each."""
-    assert g.frames is not None and g.index is not None and g.select is not None
-    mat = g.frames.mat(d)[:, g.index]
+    """Where the rays of a camera begin and their directions, (W, rays, 3) each."""
+    assert g.frames is not None and g.select is not None
+    back = g.frames.mat(d).squeeze(1).mT
     direction, offset = g.select.split(3, -1)
-    return g.frames.pos(d)[:, g.index] + rotate(mat, offset), rotate(mat, direction)
+    return g.frames.pos(d) + offset @ back, direction @ back
