@@ -111,13 +111,14 @@ def guarded_step(
     """
     ctrl, bad = usable_ctrl(m, d.ctrl)
     guard = guard._replace(bad_ctrl=guard.bad_ctrl + bad)
-    sound = _finite(d.qpos, d.qvel, d.act)
+    sound = _finite(d.qpos, d.qvel, d.act, d.plastic)
     d = replace(
         d,
         ctrl=ctrl,
         qpos=where_worlds(sound, d.qpos, m.qpos0),
         qvel=where_worlds(sound, d.qvel, torch.zeros_like(d.qvel)),
         act=where_worlds(sound, d.act, torch.zeros_like(d.act)),
+        plastic=where_worlds(sound, d.plastic, m.derived["start"]["plastic"]),
         qacc_warmstart=where_worlds(sound, d.qacc_warmstart, torch.zeros_like(d.qacc_warmstart)),
     )
     least = tuple(name for name in keep if name in LEAST)
@@ -151,8 +152,7 @@ def guarded_step(
     carry = (guard.invalid | ~sound, torch.zeros_like(d.step_count), *state)
     start = dict(zip(carried, forward.unset(m, d, carried), strict=True))
     start |= {name: getattr(d, name) for name in least}
-    carry = control.repeat(substeps - derived, body, (*carry, *start.values()))
-    stopped, niter, *rest = carry
+    stopped, niter, *rest = control.repeat(substeps - derived, body, (*carry, *start.values()))
     d = replace(d, **dict(zip((*STATE, *counts, *carried), rest, strict=True)), solver_niter=niter)
     if derived:
         d, stopped = substep(d, stopped, niter, derived=True, keep=keep)

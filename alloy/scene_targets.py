@@ -177,6 +177,10 @@ def _barred(m: mujoco.MjModel, field: str) -> list[tuple[np.ndarray, str]]:
     if field == "gear":
         own = (m.actuator_damping != 0) | (m.actuator_armature != 0)
         return [(own, "gives its joint damping or armature; give those to the joint itself")]
+    yields = {"springref": m.jnt_plasticadr, "tendon_springlength": m.tendon_plasticadr}
+    if field in yields:
+        why = "yields: where it is at rest is the state plastic, which the reset sets"
+        return [(yields[field] >= 0, why)]
     return []
 
 

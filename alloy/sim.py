@@ -136,6 +136,7 @@ class Simulator(View):
     qpos = _settable("qpos")
     qvel = _settable("qvel")
     act = _settable("act")
+    plastic = _settable("plastic")
     ctrl = _settable("ctrl")
     qfrc_applied = _settable("qfrc_applied")
     xfrc_applied = _settable("xfrc_applied")
@@ -431,7 +432,7 @@ class Simulator(View):
         mj, key = self.mj_model, self._names.id("keyframe", keyframe)
         rows = {
             "qpos": mj.key_qpos, "qvel": mj.key_qvel, "act": mj.key_act, "ctrl": mj.key_ctrl,
-            "mocap_pos": mj.key_mpos, "mocap_quat": mj.key_mquat,
+            "mocap_pos": mj.key_mpos, "mocap_quat": mj.key_mquat, "plastic": mj.key_plastic,
             "step_count": np.round(mj.key_time / self.physics_dt),
         }  # fmt: skip
         new = {}

@@ -78,6 +78,7 @@ class View:
     qpos = _own("qpos", "Generalised positions, [W, nq].")
     qvel = _own("qvel", "Generalised velocities, [W, nv].")
     act = _own("act", "Actuator activations, [W, na].")
+    plastic = _own("plastic", "Where springs that yield are at rest, [W, nplastic].")
     ctrl = _own("ctrl", "Actuator controls, [W, nu].")
     qfrc_applied = _own("qfrc_applied", "Forces applied in joint coordinates, [W, nv].")
     xfrc_applied = _own(

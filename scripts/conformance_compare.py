@@ -29,7 +29,7 @@ STIFFNESS = 300  # by which the acceleration follows from where MuJoCo's search 
 SHAKE, SHAKES = 1e-7, 16  # m or rad: a tenth of the tolerance of MuJoCo's search; how often
 JUMP = 1e-4  # m, of contacts so shaken
 WIDER = 1e-6  # m of margin: with it MuJoCo's search on a height field does not end early
-STATE = ("qpos", "qvel", "act")
+STATE = ("qpos", "qvel", "act", "plastic")
 INPUTS = (*STATE, "ctrl", "qfrc_applied", "xfrc_applied")
 SMOOTH = (
     "xpos", "xmat", "xipos", "subtree_com", "cinert", "cvel", "ten_length", "ten_velocity",

@@ -97,7 +97,9 @@ _FEATURES = {
         "armature": _model(joint='armature=".1"'),
         "polynomial stiffness": _model(joint='stiffness="3 1"'),
         "polynomial damping": _model(joint='damping=".3 1"'),
-        "plastic spring": _model(joint='stiffness="3" springyield="1"'),
+        "plastic spring": _model(
+            joint='stiffness="3" springyield="9"', ball='stiffness="2" springyield="15"'
+        ),
         "gravity compensation": _model(more='<body gravcomp="1"><joint/><geom size=".1"/></body>'),
         "mocap body": _model(more='<body mocap="true"><geom size=".1" contype="0"/></body>'),
     },
@@ -133,7 +135,10 @@ _FEATURES = {
         "polynomial stiffness and damping": _tendon(
             FIXED.format('stiffness="3 1" damping="1 .5"') + SPATIAL.format('stiffness="0 2 1"')
         ),
-        "plastic spring": _tendon(FIXED.format('stiffness="3" springyield="1"')),
+        "plastic spring": _tendon(
+            FIXED.format('stiffness="3" springyield=".1" springlength="0 .2"')
+            + SPATIAL.format('stiffness="3" springyield=".01"')
+        ),
     },
     "transmission": {
         name: _actuator(text)

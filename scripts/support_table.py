@@ -82,6 +82,7 @@ def without_kernel(m: Model) -> list[str]:
         "constraint rows": constraint.has_kernel(m.efc),
         "solver": not (m.efc.n_tendon_losses or m.opt.noslip_iterations),
         "actuation": actuation.has_kernel(m),
+        "integration": not m.nplastic,
         "sensors": not m.nsensor or sensor.has_kernel(m.derived["sensor"]),
     }
     return [name for name, has in known.items() if not has]

@@ -211,12 +211,6 @@ def test_c17_a_pair_collides_as_in_mujoco(base, shape):
     ("body", "rest", "named"),
     [
         (
-            '<site name="p"/><body pos="1 0 0"><joint/><geom size=".1"/><site name="q"/></body>',
-            '<tendon><spatial name="rope" stiffness="1" springyield="1"><site site="p"/>'
-            '<site site="q"/></spatial></tendon>',
-            "tendon 'rope' springyield",
-        ),
-        (
             '<body><joint name="j"/><geom size=".1"/></body>',
             '<actuator><general name="motor" joint="j" gaintype="user"/></actuator>',
             "actuator 'motor'",

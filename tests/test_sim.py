@@ -534,8 +534,10 @@ def test_inputs_of_every_kind_count_alike_and_are_copied():
     assert ctrl[0, 0] == 0.5
 
 
-@pytest.mark.parametrize("field", ["qpos", "qvel", "act", "ctrl", "qfrc_applied", "xfrc_applied",
-                                   "mocap_pos", "mocap_quat", "eq_active"])  # fmt: skip
+@pytest.mark.parametrize(
+    "field", ["qpos", "qvel", "act", "plastic", "ctrl", "qfrc_applied", "xfrc_applied",
+              "mocap_pos", "mocap_quat", "eq_active"]
+)  # fmt: skip
 def test_settable_fields(field):
     sim = arm(2)
     old = getattr(sim, field)

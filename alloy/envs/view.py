@@ -51,7 +51,7 @@ class EnvState:
 class EnvView(View):
     """The simulation by name, as `alloy.sim.Simulator` shows it, with the episode beside it."""
 
-    settable: ClassVar = ("qpos", "qvel", "act", *INPUTS)  # what a reset may change
+    settable: ClassVar = ("qpos", "qvel", "act", "plastic", *INPUTS)  # what a reset may change
 
     def __init__(
         self,

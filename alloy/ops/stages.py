@@ -157,11 +157,11 @@ def semi_implicit(m: Model, d: Data, qacc: Tensor | None) -> Data:
 
     Args:
         m: the model.
-        d: with qacc and the forces it follows from.
+        d: with qacc and the forces it follows from, and tendons where their springs yield.
         qacc: (W, nv) acceleration over the step; None: Euler's, which is d.qacc, with the damping
             of joints taken at the end of the step where the model has it.
     """
-    if _by_kernel(m, d):
+    if not m.nplastic and _by_kernel(m, d):
         from alloy.ops.triton import integrate
 
         return integrate.semi_implicit(m, d, qacc)
@@ -193,8 +193,11 @@ def runge_kutta_stage(
 
 
 def runge_kutta_end(m: Model, start: Data, d: Data, sums: tuple[Tensor, ...]) -> Data:
-    """The next state from the sums of rates, accelerations and activation rates of four stages."""
-    if _by_kernel(m, d):
+    """The next state from the sums of rates, accelerations and activation rates of four stages.
+
+    Where springs of tendons yield, d has the tendons of the step's start.
+    """
+    if not m.nplastic and _by_kernel(m, d):
         from alloy.ops.triton import integrate
 
         return integrate.runge_kutta_end(m, start, d, sums)
@@ -219,10 +222,9 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
         from alloy.ops.triton import integrate
 
         stopped, kept = integrate.keep_sound(stopped, niter, old, new)
-        past = {}
-        for name in ("ctrl_history", "sensor_history"):
+        for name in ("ctrl_history", "sensor_history", "plastic"):  # the kernel knows none of them
             before, after = getattr(old, name), getattr(new, name)
             if after.shape[1]:
-                past[name] = torch.where(stopped.unsqueeze(-1), before, after)
-        return stopped, replace(kept, **past)
+                kept = replace(kept, **{name: torch.where(stopped[:, None], before, after)})
+        return stopped, kept
     return reference_integrate.keep_sound(stopped, niter, old, new)

@@ -235,6 +235,10 @@ def _runge_kutta(m: Model, d: Data, derived: bool, keep: tuple[str, ...]) -> Dat
     d = replace(d, **dict(zip(carried, carry[10:], strict=True)))
     if derived:
         d, carry = stage(3, carry, keep)
+    yields = m.derived["passive"].plastic
+    if yields is not None and yields.tendon is not None:  # by the lengths of the step's start
+        at = passive.tendon(m, kinematics(m, start))
+        d = replace(d, ten_length=at.ten_length, ten_J=at.ten_J)
     warmstart, _, *sums, niter, sensordata = carry[3:10]
     d = replace(d, qacc=warmstart, solver_niter=niter, sensordata=sensordata)
     return ops.runge_kutta_end(m, start, d, tuple(sums))

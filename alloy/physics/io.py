@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.physics import constraint, io_layout, io_refuse, io_selection, io_tables
+from alloy.physics import constraint, io_layout, io_plastic, io_refuse, io_selection, io_tables
 from alloy.physics.layout import FreeBodies
 from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
 from alloy.physics.tree import BALL, FREE, make_tree
@@ -104,6 +104,7 @@ def _start(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> dict[str, Tensor]:
         "mocap_pos": put(mj.body_pos[mocap])[None],
         "mocap_quat": put(mj.body_quat[mocap])[None],
         "eq_active": put(mj.eq_active0.astype(bool))[None],
+        "plastic": put(io_plastic.plastic_start(mj))[None],
     }
 
 
@@ -211,7 +212,7 @@ def put_model(
     delay, history = derived["actuation"].delay, derived["sensor"].history
     if history is not None:
         derived["start"]["sensor_history"] = history.start[None]
-    sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata"
+    sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata nplastic"
     m = Model(
         **{name: int(getattr(mj, name)) for name in sizes.split()},
         nhistory=0 if delay is None else len(delay.shift),

@@ -47,15 +47,9 @@ def _elements(mj: mujoco.MjModel) -> list[Refusal]:
     for count, what in (
         (mj.nflex, "<flex> (deformables)"),
         (mj.nplugin, "<plugin>"),
-        (getattr(mj, "nplastic", 0), "springyield (plastic springs)"),
     ):
         if count:
             out.append(Refusal("model", -1, f"{what}: {count} in the model, remove them"))
-    for j in range(mj.njnt):
-        value = np.atleast_1d(mj.jnt_springyield[j])
-        if value.any():
-            what = f"springyield={value}: leave it out, plastic springs are not there"
-            out.append(Refusal("joint", j, f"{name_of(mj, 'joint', j)} {what}"))
     for g in range(mj.ngeom):
         for attribute in ("geom_surfacevel", "geom_adhesion"):
             if np.any(getattr(mj, attribute)[g]):

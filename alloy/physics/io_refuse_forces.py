@@ -31,21 +31,9 @@ _BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE, _BIAS.mj
 def refusals(m: mujoco.MjModel) -> list[Refusal]:
     """Every unsupported element of these stages with its attribute and what to do about it."""
     found = {
-        "tendon": _tendons(m), "joint": _joints(m), "actuator": _actuators(m),
-        "sensor": _sensors(m),
+        "joint": _joints(m), "actuator": _actuators(m), "sensor": _sensors(m),
     }  # fmt: skip
     return [Refusal(kind, i, text) for kind, some in found.items() for i, text in some]
-
-
-def _tendons(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
-    attributes = {
-        "tendon_springyield": "springyield: plastic springs",
-    }
-    for t in range(m.ntendon):
-        name = name_of(m, "tendon", t)
-        for field, what in attributes.items():
-            if np.any(getattr(m, field, np.zeros(m.ntendon))[t]):
-                yield t, f"{name} {what}; leave it out"
 
 
 def _joints(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:

@@ -19,6 +19,7 @@ from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
 from alloy.physics.io_delays import delays
 from alloy.physics.io_motors import dc_motors
+from alloy.physics.io_plastic import plastic_tables
 from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
 from alloy.physics.io_tendons import spatial_tendons, tendon_coefficients, tendon_support
@@ -96,6 +97,7 @@ def passive_tables(m: mujoco.MjModel, put: Put) -> PassiveTables:
         tendon_spring_poly=bool(m.tendon_stiffnesspoly.any()),
         tendon_damper_poly=bool(m.tendon_dampingpoly.any()),
         spring_vectors=_spring_vectors(m, put) if spring_poly.any() else None,
+        plastic=plastic_tables(m, put),
         pattern=_pattern(m, put, support.T @ support),
         ellipsoids=_ellipsoids(m, put),
         others=put(1.0 - np.eye(3)),

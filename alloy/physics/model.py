@@ -62,6 +62,7 @@ class Model:
     nsensordata: int
     nhistory: int  # past controls that delayed actuators read
     nsensorhistory: int  # length of the record of sensors
+    nplastic: int  # where springs that yield are at rest
     ncon: int  # contact slots
     nefc: int  # base constraint rows, see ConstraintLayout
     nunit: int  # units of constraint: equalities, dofs with friction, limits, contacts
@@ -107,6 +108,7 @@ class Model:
     jnt_axis: Tensor = tensor("1|W", "njnt", 3)
     jnt_stiffness: Tensor = tensor("1|W", "njnt")
     jnt_stiffnesspoly: Tensor = tensor("1|W", "njnt", 2)  # of displacement squared and cubed
+    jnt_springyield: Tensor = tensor("1|W", "njnt")
     jnt_range: Tensor = tensor("1|W", "njnt", 2)
     jnt_actfrcrange: Tensor = tensor("1|W", "njnt", 2)
     jnt_margin: Tensor = tensor("1|W", "njnt")
@@ -135,6 +137,7 @@ class Model:
     tendon_dampingpoly: Tensor = tensor("1|W", "ntendon", 2)
     tendon_armature: Tensor = tensor("1|W", "ntendon")
     tendon_lengthspring: Tensor = tensor("1|W", "ntendon", 2)
+    tendon_springyield: Tensor = tensor("1|W", "ntendon")
     tendon_length0: Tensor = tensor("1|W", "ntendon")
     tendon_invweight0: Tensor = tensor("1|W", "ntendon")
     tendon_range: Tensor = tensor("1|W", "ntendon", 2)
@@ -184,6 +187,7 @@ class Data:
     qacc_warmstart: Tensor = tensor("W", "nv", stage="state")
     ctrl_history: Tensor = tensor("W", "nhistory", stage="state")  # the youngest of each first
     sensor_history: Tensor = tensor("W", "nsensorhistory", stage="state")  # see sensor_history.py
+    plastic: Tensor = tensor("W", "nplastic", stage="state")  # rest of springs that yield
     step_count: Tensor = tensor("W", dtype="int", stage="state")
     # inputs
     ctrl: Tensor = tensor("W", "nu", stage="input")
@@ -297,7 +301,7 @@ def make_data(m: Model, worlds: int) -> Data:
         out[f.name] = empty_world_last(
             worlds, field_shape(m, f), dtype=dtype, device=float_like.device
         )
-    start = {"qpos": m.qpos0} | m.derived["start"]  # mocap poses and eq_active as compiled
+    start = {"qpos": m.qpos0} | m.derived["start"]  # mocap poses, eq_active and plastic as compiled
     for name, value in start.items():
         out[name].copy_(value.expand_as(out[name]))
     return Data(**out)

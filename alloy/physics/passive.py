@@ -25,6 +25,7 @@ from alloy.ops.reference.passive import (
     offset_from_com,
     tendon_damping,
 )
+from alloy.ops.reference.plastic import PlasticTables
 from alloy.ops.reference.tendon import jacobian as tendon_jacobian
 from alloy.physics.model import Data, Model
 from alloy.physics.passive_tendon import SpatialTendons
@@ -53,6 +54,7 @@ class PassiveTables:
     tendon_spring_poly: bool
     tendon_damper_poly: bool
     spring_vectors: Tensor | None  # (nv, nv) 1 between dofs of one rotation or free translation
+    plastic: PlasticTables | None  # springs that yield
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that tendons couple
     ellipsoids: EllipsoidTables | None  # geoms to the fluid; None: every body is its inertia box
     others: Tensor  # (3, 3) one off the diagonal

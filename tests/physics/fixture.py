@@ -54,6 +54,9 @@ def random_state(mj: mujoco.MjModel, mjd: mujoco.MjData, rng: np.random.Generato
     mjd.qvel[:] = rng.normal(size=mj.nv)
     mjd.ctrl[:] = rng.uniform(-1.2, 1.2, mj.nu)
     mjd.act[:] = rng.uniform(0, 0.5, mj.na)
+    mjd.plastic[:] += 0.2 * rng.normal(size=mj.nplastic)
+    upper = mj.tendon_plasticadr[mj.tendon_plasticadr >= 0] + 1
+    mjd.plastic[upper] = mjd.plastic[upper - 1] + rng.uniform(0, 0.4, len(upper))
     mjd.xfrc_applied[1:] = 0.3 * rng.normal(size=(mj.nbody - 1, 6))
     mjd.qfrc_applied[:] = 0.3 * rng.normal(size=mj.nv)
 

@@ -188,19 +188,3 @@ def test_passive_force_in_float32(source):
     d = passive.passive(m, passive.tendon(m, io.put_data(m, f.mj, f.mjd)))
     assert d.qfrc_passive.dtype == torch.float32
     np.testing.assert_allclose(d.qfrc_passive[0].numpy(), f.mjd.qfrc_passive, rtol=2e-3, atol=2e-4)
-
-
-FIXED = '<tendon><fixed name="t" {}><joint joint="j" coef="1"/></fixed></tendon>'
-REFUSED = {
-    FIXED.format('stiffness="1" springyield="1"'): "tendon 't' springyield",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", REFUSED, ids=REFUSED.get)
-def test_unsupported_passive_features_are_refused_by_name(text):
-    scene = (
-        '<mujoco><worldbody><site name="p"/><body><joint name="j" axis="0 1 0"/>'
-        f'<geom name="g" size=".1"/><site name="q" pos="0 0 1"/></body></worldbody>{text}</mujoco>'
-    )
-    with pytest.raises(NotImplementedError, match=REFUSED[text]):
-        io.put_model(load(scene))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.ops.reference import linear, pose
+from alloy.ops.reference import linear, plastic, pose
 from alloy.ops.reference.actuation import next_activation
 
 if TYPE_CHECKING:
@@ -24,11 +24,13 @@ MAXVAL = 1e10  # mjMAXVAL: beyond it, as NaN, a value is bad
 def _advanced(
     m: Model, d: Data, act: Tensor, qvel: Tensor, mean_qvel: Tensor, qpos: Tensor
 ) -> Data:
+    moved = _moved(m, qpos, mean_qvel)
     return replace(
         d,
         act=act,
         qvel=qvel,
-        qpos=_moved(m, qpos, mean_qvel),
+        qpos=moved,
+        plastic=plastic.yielded(m, d, mean_qvel, moved),
         qacc_warmstart=d.qacc,
         step_count=d.step_count + 1,
     )
@@ -114,7 +116,8 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
         stopped = stopped | ~(watched.abs().amax(-1) <= MAXVAL)
     state = {}
     for name in (
-        "qpos", "qvel", "act", "qacc_warmstart", "ctrl_history", "sensor_history", "step_count",
+        "qpos", "qvel", "act", "qacc_warmstart", "ctrl_history", "sensor_history", "plastic",
+        "step_count",
     ):  # fmt: skip
         before, after = getattr(old, name), getattr(new, name)
         state[name] = torch.where(stopped.reshape(-1, *(1,) * (after.ndim - 1)), before, after)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from alloy import math
 from alloy.math import MINVAL, cross, dot, quat_conj, quat_mul, quat_normalize, quat_to_rotvec
-from alloy.ops.reference import fluid_ellipsoid
+from alloy.ops.reference import fluid_ellipsoid, plastic
 from alloy.ops.reference.tendon import pulled, spatial
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def all_disabled(m: Model) -> bool:
 
 def _joint_springs(m: Model, d: Data, t: PassiveTables) -> tuple[Tensor, Tensor]:
     """Stiffness (1|W, nv) and displacement towards rest (W, nv) of the joints' springs."""
-    offset = m.qpos_spring - d.qpos
+    rest, _ = plastic.springs_at_rest(m, d)
+    offset = rest - d.qpos
     if t.spring_quat is not None:
-        rest = m.qpos_spring[:, t.spring_quat]
-        turn = quat_mul(quat_conj(rest), quat_normalize(d.qpos[:, t.spring_quat]))
+        turn = quat_mul(quat_conj(rest[:, t.spring_quat]), quat_normalize(d.qpos[:, t.spring_quat]))
         offset = torch.cat([offset, -quat_to_rotvec(turn).flatten(-2)], -1)
     if t.spring_place is not None:
         offset = offset @ t.spring_place
@@ -87,7 +87,7 @@ def _joint_springs(m: Model, d: Data, t: PassiveTables) -> tuple[Tensor, Tensor]
 
 def _tendon_stretch(m: Model, d: Data) -> Tensor:
     """How far tendons are from rest (W, ntendon); the dead band is all rest."""
-    low, high = m.tendon_lengthspring.unbind(-1)
+    low, high = plastic.springs_at_rest(m, d)[1].unbind(-1)
     return torch.clamp(d.ten_length, low, high) - d.ten_length
 
 
