@@ -13,7 +13,7 @@ import mujoco
 
 from alloy.scene import UnknownName
 
-__all__ = ["Entity", "Joint", "Names", "UnknownName"]
+__all__ = ["Actuator", "Entity", "Joint", "Names", "UnknownName"]
 
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -29,7 +29,8 @@ _OBJECTS = {
     "keyframe": mujoco.mjtObj.mjOBJ_KEY,
 }
 _SIZES = {
-    "joint": "njnt", "actuator": "nu", "camera": "ncam", "equality": "neq", "keyframe": "nkey",
+    "joint": "njnt", "actuator": "nactuator", "camera": "ncam", "equality": "neq",
+    "keyframe": "nkey",
 }  # fmt: skip
 _PLURALS = {"body": "bodies", "equality": "equalities"}
 _JOINT_TYPES = ("free", "ball", "slide", "hinge")  # mjtJoint
@@ -46,6 +47,14 @@ class Joint(NamedTuple):
     limited: bool
 
 
+class Actuator(NamedTuple):
+    """Where an actuator sits: entries, or slices where there are several or none."""
+
+    ctrl: int | slice  # its part of ctrl
+    force: int | slice  # its part of actuator_length, actuator_velocity and actuator_force
+    controls: tuple[str, ...]  # names of its controls: its own, or "its own/input"
+
+
 class Entity(NamedTuple):
     """Names of what belongs to one thing in the scene, in the model's order."""
 
@@ -55,6 +64,10 @@ class Entity(NamedTuple):
     actuators: tuple[str, ...]
     geoms: tuple[str, ...]
     sites: tuple[str, ...]
+
+
+def _place(first: int, count: int) -> int | slice:
+    return first if count == 1 else slice(first, first + count)
 
 
 class Names:
@@ -92,7 +105,8 @@ class Names:
             )
             for t, q, v, body, limited in joints
         )
-        self.ctrl_limited = tuple(bool(limited) for limited in m.actuator_ctrllimited)
+        self.ctrl_limited = [bool(limited) for limited in m.actuator_ctrllimited]
+        self.actuators = tuple(self._actuator(m, i) for i in range(m.nactuator))
         self.sensors = tuple(
             slice(int(adr), int(adr) + int(dim))
             for adr, dim in zip(m.sensor_adr, m.sensor_dim, strict=True)
@@ -100,7 +114,7 @@ class Names:
         self.mocap = [self._names["body"][i] for i in range(m.nbody) if m.body_mocapid[i] >= 0]
         self._body_entity = self._find_body_entities()
         self._entities = list(dict.fromkeys(name for name in self._body_entity if name))
-        self._actuator_body = tuple(self._find_actuator_body(m, i) for i in range(m.nu))
+        self._actuator_body = tuple(self._find_actuator_body(m, i) for i in range(m.nactuator))
 
     def id(self, kind: str, name: str | int) -> int:
         """Id of a part by name; an id is checked and returned.
@@ -127,8 +141,13 @@ class Names:
         return self._names[kind][index]
 
     def listing(self) -> dict[str, list[str]]:
-        """Names by kind, in the model's order: bodies, joints, actuators, ..., entities."""
+        """Names by kind, in the model's order: bodies, joints, actuators, ..., entities.
+
+        The controls are all there are, in the order of ctrl: one has its actuator's name, several
+        of one actuator are called "actuator/input".
+        """
         out = {_PLURALS.get(kind, f"{kind}s"): list(ids) for kind, ids in self._ids.items()}
+        out["controls"] = [name for actuator in self.actuators for name in actuator.controls]
         return out | {"mocap": [name for name in self.mocap if name], "entities": self.entities()}
 
     def known(self, *kinds: str) -> list[str]:
@@ -192,6 +211,16 @@ class Names:
             parent = self.body_parent[body]
             entity.append(prefix if slash or parent == 0 else entity[parent])
         return tuple(entity)
+
+    def _actuator(self, m: mujoco.MjModel, actuator: int) -> Actuator:
+        name = self._names["actuator"][actuator] or f"actuator {actuator}"
+        count, outputs = int(m.actuator_ctrlnum[actuator]), int(m.actuator_outnum[actuator])
+        inputs = [mujoco.mj_actuatorInputName(m, actuator, k) for k in range(count)]
+        return Actuator(
+            ctrl=_place(int(m.actuator_ctrladr[actuator]), count),
+            force=_place(int(m.actuator_outadr[actuator]), outputs),
+            controls=(name,) if count == 1 else tuple(f"{name}/{which}" for which in inputs),
+        )
 
     def _find_actuator_body(self, m: mujoco.MjModel, actuator: int) -> int:
         kind, target = int(m.actuator_trntype[actuator]), int(m.actuator_trnid[actuator, 0])

@@ -65,8 +65,8 @@ def _data(field: str, doc: str) -> Any:
     return property(lambda self: _fresh(self._view.get(field)[:, self.id]), doc=doc)
 
 
-def _joint(field: str, which: str, doc: str) -> Any:
-    """A property: the joint's entries of a data field over qpos or dofs."""
+def _placed(field: str, which: str, doc: str) -> Any:
+    """A property: the entries of a data field where a joint or an actuator has its own."""
     return property(
         lambda self: _fresh(self._view.get(field)[:, getattr(self._at, which)]), doc=doc
     )
@@ -304,9 +304,9 @@ class JointView(_Part):
     """A joint in every world; `pos` and `vel` are for joints of one degree of freedom."""
 
     _kind = "joint"
-    qpos = _joint("qpos", "qpos", "Its part of qpos, [W, 7 | 4 | 1 | 1].")
-    qvel = _joint("qvel", "dof", "Its part of qvel, [W, 6 | 3 | 1 | 1].")
-    qacc = _joint("qacc", "dof", "Its part of qacc, [W, 6 | 3 | 1 | 1].")
+    qpos = _placed("qpos", "qpos", "Its part of qpos, [W, 7 | 4 | 1 | 1].")
+    qvel = _placed("qvel", "dof", "Its part of qvel, [W, 6 | 3 | 1 | 1].")
+    qacc = _placed("qacc", "dof", "Its part of qacc, [W, 6 | 3 | 1 | 1].")
     range = _model("jnt_range", "Lower and upper limit, [W, 2].")
 
     @property
@@ -343,21 +343,25 @@ class JointView(_Part):
 
 
 class ActuatorView(_Part):
-    """An actuator in every world."""
+    """An actuator in every world; where it has several controls or forces, they are behind W."""
 
     _kind = "actuator"
-    ctrl = _data("ctrl", "Control, [W].")
-    force = _data("actuator_force", "Force in the present state, [W], N or N m.")
-    length = _data("actuator_length", "Length of the transmission, [W].")
-    velocity = _data("actuator_velocity", "Rate of change of the length, [W].")
-    _range = _model("actuator_ctrlrange", "What the model has in its place, zeros without a range.")
+    ctrl = _placed("ctrl", "ctrl", "Control, [W] or [W, n].")
+    force = _placed("actuator_force", "force", "Force in the present state, [W], N or N m.")
+    length = _placed("actuator_length", "force", "Length of the transmission, [W].")
+    velocity = _placed("actuator_velocity", "force", "Rate of change of the length, [W].")
+
+    @property
+    def _at(self) -> Any:
+        return self._view._names.actuators[self.id]
 
     @property
     def ctrlrange(self) -> Tensor:
-        """Range of ctrl, [W, 2]; infinite without one."""
+        """Range of ctrl, [W, 2] or [W, n, 2]; infinite without one."""
+        value = self._view.model.actuator_ctrlrange[:, self._at.ctrl]
         end = torch.full_like(self.ctrl, torch.inf)
-        limited = self._view._names.ctrl_limited[self.id]
-        return self._range if limited else torch.stack([-end, end], -1)
+        limited = torch.tensor(self._view._names.ctrl_limited, device=end.device)[self._at.ctrl]
+        return torch.where(limited.unsqueeze(-1), value, torch.stack([-end, end], -1))
 
 
 class TendonView(_Part):

@@ -173,7 +173,11 @@ _FEATURES = {
             'input="pos vel" controller="9 0 1"/>',
             "damping and armature": '<motor joint="h" damping=".2 .1" armature=".1" gear="2"/>'
             '<motor tendon="r" damping=".2" armature=".1"/>',
-            "pid": '<pid joint="h" kp="1"/>',
+            "dcmotor without controls": '<dcmotor joint="h" motorconst="1 1" resistance="2" '
+            'input="none" cogging=".3 7 .2"/>',
+            "pid": '<pid joint="h" kp="9" kv="1"/>',
+            "pid with everything": '<pid joint="h" kp="9" kv="1" ki="4" imax=".3" slewmax="9" '
+            'input="pos vel ff" posrange="-.5 .5" velrange="-1 1" ffrange="-1 .2"/>',
             "orientation": '<orientation joint="q" kp="1"/>',
             "user": '<general joint="h" gaintype="user"/>',
             "delay": '<motor joint="h" delay=".01" nsample="10"/>',

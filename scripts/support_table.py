@@ -74,7 +74,7 @@ def status(text: str) -> tuple[str, str]:
 
 def without_kernel(m: Model) -> list[str]:
     """Stages of a model that run on the reference on a GPU, too."""
-    from alloy.ops.triton import actuation, constraint, contacts, passive, sensor
+    from alloy.ops.triton import actuation, constraint, contacts, integrate, passive, sensor
 
     known = {
         "passive forces": passive.has_kernel(m),
@@ -82,7 +82,7 @@ def without_kernel(m: Model) -> list[str]:
         "constraint rows": constraint.has_kernel(m.efc),
         "solver": not (m.efc.n_tendon_losses or m.opt.noslip_iterations),
         "actuation": actuation.has_kernel(m),
-        "integration": not m.nplastic,
+        "integration": integrate.has_kernel(m),
         "sensors": not m.nsensor or sensor.has_kernel(m.derived["sensor"]),
     }
     return [name for name, has in known.items() if not has]

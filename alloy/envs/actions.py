@@ -34,12 +34,12 @@ UNLIMITED = (-1.0, 1.0)  # bounds of a raw action whose actuator has no ctrlrang
 
 @dataclass(frozen=True)
 class Actions:
-    """The action space and its map to ctrl; tables by actuator, built once per environment."""
+    """The action space and its map to ctrl; tables by control, built once per environment."""
 
     names: tuple[str, ...]
     low: np.ndarray  # (A,) float32
     high: np.ndarray
-    term: Tensor  # (nu,) int64: the action that drives the actuator
+    term: Tensor  # (nu,) int64: the action that drives the control
     driven: Tensor  # (nu,) bool
     delta: Tensor  # (nu,) bool: the action moves the last target instead of setting it
     centre: Tensor  # (nu,) target of an action of 0
@@ -74,10 +74,17 @@ def _span(term: ActionTerm, actuator: str, ctrlrange: tuple[float, float] | None
 
 
 def _index(sim: Simulator, actuator: str, term: ActionTerm) -> int:
-    names = sim.names()["actuators"]
-    if actuator not in names:
-        raise MissingActuator(term.name, actuator, names)
-    return sim.actuator(actuator).id
+    """Which control is meant by the name of an actuator that has one, or by that of a control."""
+    names = sim.names()
+    if actuator in names["controls"]:
+        return names["controls"].index(actuator)
+    if actuator not in names["actuators"]:
+        raise MissingActuator(term.name, actuator, names["actuators"])
+    own = [name for name in names["controls"] if name.startswith(f"{actuator}/")]
+    raise ValueError(
+        f"action {term.name!r} drives actuator {actuator!r}, which has {len(own)} controls; "
+        + (f"name one of {own}" if own else "drop it from actions")
+    )
 
 
 def _term(given: ActionTerm | str) -> ActionTerm:
@@ -96,9 +103,10 @@ def bind_actions(given: Sequence[ActionTerm | str] | None, sim: Simulator) -> Ac
     """The action space of a task.
 
     Args:
-        given: one per component, each a number in [-1, 1]; the name of an actuator is its target.
-            None for the actuators themselves, in their own units and within their ctrlrange
-            ([-1, 1] where one has none).
+        given: one per component, each a number in [-1, 1]; the name of an actuator is its target,
+            "actuator/input" that of one of its controls (see `sim.names()["controls"]`). None for
+            the controls themselves, in their own units and within their ctrlrange ([-1, 1] where
+            one has none).
         sim: the simulator whose actuators are driven.
 
     Raises:
@@ -131,8 +139,7 @@ def bind_actions(given: Sequence[ActionTerm | str] | None, sim: Simulator) -> Ac
 
 
 def _raw(sim: Simulator, ranges: Sequence[tuple[float, float]]) -> Actions:
-    nu = sim.mj_model.nu
-    named = [sim.mj_model.actuator(i).name or f"actuator {i}" for i in range(nu)]
+    nu, named = sim.mj_model.nu, sim.names()["controls"]
     low, high = np.asarray(ranges, np.float32).reshape(-1, 2).T.copy()
     like = {"dtype": sim.dtype, "device": sim.device}
     ones = torch.ones(nu, **like)

@@ -40,7 +40,7 @@ class Task:
         obs: terms of the observation (see `alloy.envs.observations`), or a dict of such lists by
             group, such as {"policy": [...], "critic": [...]}.
         actions: components of the action space, each in [-1, 1]: action terms, or names of
-            actuators for their targets; None for the actuators themselves, in their own units and
+            actuators for their targets; None for the controls themselves, in their own units and
             ranges.
         reward: terms by name, each a weight and a check; their sum is the reward.
         success: bool check; it is reported and, by default, ends the episode as terminated.

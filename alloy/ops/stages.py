@@ -161,10 +161,11 @@ def semi_implicit(m: Model, d: Data, qacc: Tensor | None) -> Data:
         qacc: (W, nv) acceleration over the step; None: Euler's, which is d.qacc, with the damping
             of joints taken at the end of the step where the model has it.
     """
-    if not m.nplastic and _by_kernel(m, d):
+    if _by_kernel(m, d):
         from alloy.ops.triton import integrate
 
-        return integrate.semi_implicit(m, d, qacc)
+        if integrate.has_kernel(m):
+            return integrate.semi_implicit(m, d, qacc)
     return reference_integrate.semi_implicit(m, d, qacc)
 
 
@@ -197,10 +198,11 @@ def runge_kutta_end(m: Model, start: Data, d: Data, sums: tuple[Tensor, ...]) ->
 
     Where springs of tendons yield, d has the tendons of the step's start.
     """
-    if not m.nplastic and _by_kernel(m, d):
+    if _by_kernel(m, d):
         from alloy.ops.triton import integrate
 
-        return integrate.runge_kutta_end(m, start, d, sums)
+        if integrate.has_kernel(m):
+            return integrate.runge_kutta_end(m, start, d, sums)
     return reference_integrate.runge_kutta_end(m, start, d, sums)
 
 

@@ -17,11 +17,13 @@ from alloy.ops.reference import dcmotor, muscle
 from alloy.ops.reference.actuation import (
     DelayTables,
     clamped_ctrl,
+    first_ctrl,
     inputs,
     next_activation,
     recorded,
 )
 from alloy.ops.reference.dcmotor import DcMotorTables
+from alloy.ops.reference.pid import PidTables
 from alloy.ops.reference.transmission import transmission
 from alloy.physics.model import Data, Model
 
@@ -55,7 +57,7 @@ class TurnTables:
     is_ball: Tensor  # (n, 1) bool
     in_parent: Tensor | None  # (n, 1) bool, gear turns with the parent; None: never
     place: Tensor  # (n, 6, nv) unit moments of translational and rotational gear
-    rows: Tensor  # (nu, n) rows of these actuators
+    rows: Tensor  # (nout, n) rows of these actuators
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class SiteTables:
     move: Tensor  # (n, nv) dofs that move the site, with a reference without those of both
     ref_root: Tensor  # (n,)
     ref_move: Tensor | None  # (n, nv) dofs that move the reference only; None: no references
-    rows: Tensor  # (nu, n)
+    rows: Tensor  # (nout, n)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class CrankTables:
     move: Tensor  # (n, nv)
     slider_root: Tensor
     slider_move: Tensor
-    rows: Tensor  # (nu, n)
+    rows: Tensor  # (nout, n)
 
 
 @dataclass(frozen=True)
@@ -95,17 +97,17 @@ class AdhesionTables:
 
     touches: Tensor  # (n, ncon) 1 where the contact is the body's
     sides: tuple[tuple[Tensor, Tensor], ...]  # moving sides: root (ncon,), +-1 by dof (ncon, nv)
-    rows: Tensor  # (nu, n)
+    rows: Tensor  # (nout, n)
 
 
 @dataclass(frozen=True)
 class ActuationTables:
     """What the actuation stage knows of a model beforehand; built by io_tables.actuation_tables."""
 
-    length: Tensor  # (nq, nu) length of scalar transmissions at unit gear, by qpos
-    moment: Tensor  # (nu, nv) moment of scalar transmissions at unit gear
+    length: Tensor  # (nq, nout) length of scalar transmissions at unit gear, by qpos
+    moment: Tensor  # (nout, nv) moment of scalar transmissions at unit gear
     turn: TurnTables | None
-    tendons: Tensor | None  # (nu, ntendon) 1 where the actuator pulls a spatial tendon
+    tendons: Tensor | None  # (nout, ntendon) 1 where the actuator pulls a spatial tendon
     sites: SiteTables | None
     cranks: CrankTables | None
     adhesion: AdhesionTables | None
@@ -113,22 +115,24 @@ class ActuationTables:
     force_limit: Limit | None
     joint_limit: Limit | None  # over dofs, of the joint total
     dof_joint: Tensor  # (nv,)
-    joint_actuators: Tensor  # (nv, nu) 1 where the actuator acts on the dof's scalar joint
+    joint_actuators: Tensor  # (nv, nout) 1 where the actuator acts on the dof's scalar joint
     tendon_range: Tensor | None  # (n, 2) limits of tendon totals
-    tendon_actuators: Tensor | None  # (nu, n) 1 where the actuator pulls the limited tendon
-    enabled: Tensor | None  # (nu,) bool; None: no group is disabled
+    tendon_actuators: Tensor | None  # (nout, n) 1 where the actuator pulls the limited tendon
+    enabled: Tensor | None  # (nactuator,) bool; None: no group is disabled
     gain_affine: bool  # some gain depends on length or velocity
-    gain_mask: Tensor | None  # (nu, 3) 1 where const, length, velocity count; None: everywhere
+    gain_mask: Tensor | None  # (nactuator, 3) 1 where const, length, velocity count; None: all
     bias_affine: bool  # some actuator has a bias
     bias_mask: Tensor | None  # as gain_mask
-    muscle_gain: Tensor | None  # (nu,) bool
-    muscle_bias: Tensor | None  # (nu,) bool
+    muscle_gain: Tensor | None  # (nactuator,) bool
+    muscle_bias: Tensor | None  # (nactuator,) bool
     dcmotor: DcMotorTables | None
+    pid: PidTables | None
     delay: DelayTables | None
     gravcomp: Tensor | None  # (nv,) 1 where actuators compensate gravity
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that are coupled
     # activations
-    input: Tensor | None  # (nu,) into [ctrl, act]; None: ctrl
+    first_ctrl: Tensor | None  # (nactuator,) first control, into [ctrl, 0]; None: one to one
+    input: Tensor | None  # (nactuator,) into [first controls, act]; None: the controls
     act_actuator: Tensor | None  # (na,); None: one to one
     act_filter: Tensor | None  # (na,) bool
     act_exact: Tensor | None  # (na,) bool
@@ -151,7 +155,7 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     results.
     """
     t: ActuationTables = m.derived["actuation"]
-    nothing = m.nu == 0 or "actuation" in m.opt.disable
+    nothing = m.nactuator == 0 or "actuation" in m.opt.disable
     sloped = t.gain_affine or t.bias_affine
     if nothing or not (sloped or t.muscle_gain is not None or t.dcmotor is not None):
         return torch.zeros_like(m.dof_damping).unsqueeze(-1).expand(-1, -1, m.nv)
@@ -159,7 +163,7 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     if t.bias_affine:
         slope = _velocity_gain(m.actuator_biasprm, t.bias_mask)
     if t.gain_affine or t.muscle_gain is not None:
-        factor = inputs(m, d, t, clamped_ctrl(m, d, t))
+        factor = inputs(m, d, t, first_ctrl(t, clamped_ctrl(m, d, t)))
         if t.gain_affine:
             slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * factor
         if t.muscle_gain is not None:

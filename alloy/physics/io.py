@@ -212,7 +212,10 @@ def put_model(
     delay, history = derived["actuation"].delay, derived["sensor"].history
     if history is not None:
         derived["start"]["sensor_history"] = history.start[None]
-    sizes = "nq nv nu na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata nplastic"
+    sizes = (
+        "nq nv nu nactuator nout na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata "
+        "nplastic"
+    )
     m = Model(
         **{name: int(getattr(mj, name)) for name in sizes.split()},
         nhistory=0 if delay is None else len(delay.shift),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from alloy.ops.reference.actuation import DelayTables
 from alloy.ops.reference.sensor_history import Histories, Sampling
+from alloy.physics.io_motors import controls
 
 Put = Callable[..., Tensor]
 
@@ -22,10 +23,11 @@ _FINEST = 4096  # of the parts of a step in which times of sampling are counted
 
 def delays(m: mujoco.MjModel, put: Put) -> DelayTables | None:
     """How far back controls are read, if some are delayed; a record that nobody reads is none."""
-    chosen = np.flatnonzero((m.actuator_delay > 0) & (m.actuator_history[:, 0] > 0))
-    if not len(chosen):
+    delayed = np.flatnonzero((m.actuator_delay > 0) & (m.actuator_history[:, 0] > 0))
+    parts = [_weights(m, int(i)) for i in delayed for _ in controls(m, i)]
+    if not parts:
         return None
-    parts = [_weights(m, int(i)) for i in chosen]
+    chosen = np.concatenate([controls(m, i) for i in delayed])
     sizes = [len(part) for part in parts]
     read, shift, start = np.zeros((sum(sizes), m.nu)), [], 0
     for i, part in zip(chosen, parts, strict=True):

@@ -22,9 +22,12 @@ _TRANSMISSIONS = (
 )  # fmt: skip
 _DYNAMICS = (
     _DYN.mjDYN_NONE, _DYN.mjDYN_INTEGRATOR, _DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT,
-    _DYN.mjDYN_MUSCLE, _DYN.mjDYN_DCMOTOR,
+    _DYN.mjDYN_MUSCLE, _DYN.mjDYN_DCMOTOR, _DYN.mjDYN_PID,
 )  # fmt: skip
-_GAINS = (_GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE, _GAIN.mjGAIN_MUSCLE, _GAIN.mjGAIN_DCMOTOR)
+_GAINS = (
+    _GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE, _GAIN.mjGAIN_MUSCLE, _GAIN.mjGAIN_DCMOTOR,
+    _GAIN.mjGAIN_PID,
+)  # fmt: skip
 _BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE, _BIAS.mjBIAS_DCMOTOR)
 
 
@@ -58,15 +61,19 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             if value not in allowed:
                 names = ", ".join(spelled(enum, a) for a in allowed)
                 yield i, f"{name} {field}={spelled(enum, value)!r}; use one of {names}"
-        several = m.actuator_actnum[i] > 1 and m.actuator_dyntype[i] != _DYN.mjDYN_DCMOTOR
-        if m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or several:
+        if m.actuator_outnum[i] != 1:
+            yield i, f"{name}: {m.actuator_outnum[i]} forces; use one actuator for each"
+        several = m.actuator_actnum[i] > 1 or m.actuator_ctrlnum[i] != 1
+        if several and not _takes_several(m, i):
             yield (
                 i,
                 (
-                    f"{name}: {m.actuator_ctrlnum[i]} controls, {m.actuator_outnum[i]} forces and "
-                    f"{m.actuator_actnum[i]} activations; use one control and one force for each"
+                    f"{name}: {m.actuator_ctrlnum[i]} controls and {m.actuator_actnum[i]} "
+                    f"activations; only of DC motors and PID controllers"
                 ),
             )
+        if m.actuator_gaintype[i] == _GAIN.mjGAIN_PID and m.actuator_actearly[i]:
+            yield i, f"{name} actearly of a PID controller; leave it out"
         if m.actuator_dyntype[i] == _DYN.mjDYN_DCMOTOR and m.actuator_dynprm[i, 5] > 0:
             if m.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
                 yield i, f"{name} lugre with integrator RK4; use Euler, implicit or implicitfast"
@@ -78,6 +85,11 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
                 yield i, f"{name} {field}: {what}"
         if m.actuator_plugin[i] >= 0:
             yield i, f"{name}: a plugin; use general, motor, position or velocity"
+
+
+def _takes_several(m: mujoco.MjModel, actuator: int) -> bool:
+    """Whether an actuator may have several controls and states, or none."""
+    return int(m.actuator_gaintype[actuator]) in (_GAIN.mjGAIN_DCMOTOR, _GAIN.mjGAIN_PID)
 
 
 def _takes_damping(m: mujoco.MjModel, actuator: int) -> bool:

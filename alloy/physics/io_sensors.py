@@ -44,9 +44,9 @@ _DIRECT: dict[str, tuple[str, Callable[[mujoco.MjModel, int], int]]] = {
     "jointvel": ("qvel", lambda m, i: m.jnt_dofadr[i]),
     "jointactfrc": ("qfrc_actuator", lambda m, i: m.jnt_dofadr[i]),
     "ballangvel": ("qvel", lambda m, i: m.jnt_dofadr[i]),
-    "actuatorpos": ("actuator_length", lambda m, i: i),
-    "actuatorvel": ("actuator_velocity", lambda m, i: i),
-    "actuatorfrc": ("actuator_force", lambda m, i: i),
+    "actuatorpos": ("actuator_length", lambda m, i: m.actuator_outadr[i]),
+    "actuatorvel": ("actuator_velocity", lambda m, i: m.actuator_outadr[i]),
+    "actuatorfrc": ("actuator_force", lambda m, i: m.actuator_outadr[i]),
     "tendonpos": ("ten_length", lambda m, i: i),
     "tendonvel": ("ten_velocity", lambda m, i: i),
     "subtreecom": ("subtree_com", lambda m, i: 3 * i),
@@ -207,8 +207,8 @@ def _rangefinders(m: mujoco.MjModel, put: Put, ids: list[int]) -> SensorGroup:
 
 def _direct(m: mujoco.MjModel, put: Put, ids: list[int]) -> SensorGroup:
     sizes = {
-        "qpos": m.nq, "qvel": m.nv, "qfrc_actuator": m.nv, "actuator_length": m.nu,
-        "actuator_velocity": m.nu, "actuator_force": m.nu, "ten_length": m.ntendon,
+        "qpos": m.nq, "qvel": m.nv, "qfrc_actuator": m.nv, "actuator_length": m.nout,
+        "actuator_velocity": m.nout, "actuator_force": m.nout, "ten_length": m.ntendon,
         "ten_velocity": m.ntendon, "subtree_com": 3 * m.nbody, "time": 1,
     }  # fmt: skip
     fields = list(dict.fromkeys(_DIRECT[sensor_kind(m, i)][0] for i in ids))

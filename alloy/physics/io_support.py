@@ -54,7 +54,7 @@ def _honoured(mj: mujoco.MjModel) -> Iterator[tuple[str, int, str, str]]:
         ("joint", mj.njnt, mujoco.mjtJoint, mj.jnt_type),
         ("equality", mj.neq, mujoco.mjtEq, mj.eq_type),
         ("tendon", mj.ntendon, None, None),
-        ("actuator", mj.nu, mujoco.mjtTrn, mj.actuator_trntype),
+        ("actuator", mj.nactuator, mujoco.mjtTrn, mj.actuator_trntype),
         ("sensor", mj.nsensor, mujoco.mjtSensor, mj.sensor_type),
     ):
         for i in range(count):

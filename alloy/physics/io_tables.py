@@ -18,7 +18,7 @@ from alloy.ops.reference.tendon_inertia import TendonInertia
 from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
 from alloy.physics.io_delays import delays
-from alloy.physics.io_motors import dc_motors
+from alloy.physics.io_motors import dc_motors, pid_controllers
 from alloy.physics.io_plastic import plastic_tables
 from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
@@ -138,6 +138,7 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
         muscle_gain=_if_any(put, m.actuator_gaintype == _GAIN.mjGAIN_MUSCLE),
         muscle_bias=_if_any(put, m.actuator_biastype == _BIAS.mjBIAS_MUSCLE),
         dcmotor=dc_motors(m, put),
+        pid=pid_controllers(m, put),
         delay=delays(m, put),
         gravcomp=put(through_actuators.astype(float)) if through_actuators.any() else None,
         pattern=_pattern(m, put, arms.T @ arms),
@@ -150,13 +151,16 @@ def _activation_tables(m: mujoco.MjModel, put: Put, enabled: Array) -> dict[str,
     stateful = np.flatnonzero(m.actuator_actadr >= 0)
     for i in stateful:
         owner[m.actuator_actadr[i] : m.actuator_actadr[i] + m.actuator_actnum[i]] = i
-    source = np.arange(m.nu)
-    source[stateful] = m.nu + m.actuator_actadr[stateful]
+    source = np.arange(m.nactuator)
+    source[stateful] = m.nactuator + m.actuator_actadr[stateful]
+    first = np.where(m.actuator_ctrlnum > 0, m.actuator_ctrladr, m.nu)
+    one_to_one = m.na == m.nactuator and (owner == np.arange(m.nactuator)).all()
     kind = m.actuator_dyntype[owner]
     is_filter = np.isin(kind, [_DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT])
     return {
+        "first_ctrl": None if (m.actuator_ctrlnum == 1).all() else put(first),
         "input": put(source) if m.na else None,
-        "act_actuator": None if m.na == m.nu and (owner == np.arange(m.nu)).all() else put(owner),
+        "act_actuator": None if one_to_one else put(owner),
         "act_filter": _if_any(put, is_filter),
         "act_exact": _if_any(put, kind == _DYN.mjDYN_FILTEREXACT),
         "act_muscle": _if_any(put, kind == _DYN.mjDYN_MUSCLE),
@@ -167,7 +171,7 @@ def _activation_tables(m: mujoco.MjModel, put: Put, enabled: Array) -> dict[str,
 
 
 def _affine_terms(m: mujoco.MjModel) -> tuple[Array, Array]:
-    """Which of const, length and velocity count in each gain and bias, (nu, 3) bool each."""
+    """Which of const, length and velocity count in each gain and bias, (nactuator, 3) bool each."""
     gain = np.repeat((m.actuator_gaintype == _GAIN.mjGAIN_AFFINE)[:, None], 3, 1)
     gain[:, 0] = True
     bias = np.repeat((m.actuator_biastype == _BIAS.mjBIAS_AFFINE)[:, None], 3, 1)

@@ -49,7 +49,9 @@ class Model:
     # sizes
     nq: int
     nv: int
-    nu: int
+    nu: int  # controls
+    nactuator: int
+    nout: int  # forces of actuators
     na: int
     nbody: int
     njnt: int
@@ -150,16 +152,16 @@ class Model:
     eq_data: Tensor = tensor("1|W", "neq", 11)
     eq_solref: Tensor = tensor("1|W", "neq", 2)
     eq_solimp: Tensor = tensor("1|W", "neq", 5)
-    actuator_acc0: Tensor = tensor("1|W", "nu")
-    actuator_lengthrange: Tensor = tensor("1|W", "nu", 2)
-    actuator_cranklength: Tensor = tensor("1|W", "nu")
-    actuator_gear: Tensor = tensor("1|W", "nu", 6)
-    actuator_gainprm: Tensor = tensor("1|W", "nu", 10)
-    actuator_biasprm: Tensor = tensor("1|W", "nu", 10)
-    actuator_dynprm: Tensor = tensor("1|W", "nu", 10)
+    actuator_acc0: Tensor = tensor("1|W", "nout")
+    actuator_lengthrange: Tensor = tensor("1|W", "nout", 2)
+    actuator_cranklength: Tensor = tensor("1|W", "nactuator")
+    actuator_gear: Tensor = tensor("1|W", "nout", 6)
+    actuator_gainprm: Tensor = tensor("1|W", "nactuator", 10)
+    actuator_biasprm: Tensor = tensor("1|W", "nactuator", 10)
+    actuator_dynprm: Tensor = tensor("1|W", "nactuator", 10)
     actuator_ctrlrange: Tensor = tensor("1|W", "nu", 2)
-    actuator_forcerange: Tensor = tensor("1|W", "nu", 2)
-    actuator_actrange: Tensor = tensor("1|W", "nu", 2)
+    actuator_forcerange: Tensor = tensor("1|W", "nactuator", 2)
+    actuator_actrange: Tensor = tensor("1|W", "nactuator", 2)
     # contact parameters by slot, mixed from the geoms or given by the pair
     con_friction: Tensor = tensor("1|W", "ncon", 5)
     con_solref: Tensor = tensor("1|W", "ncon", 2)
@@ -243,9 +245,9 @@ class Data:
 
     # acceleration
     act_dot: Tensor = tensor("W", "na", stage="acceleration")
-    actuator_length: Tensor = tensor("W", "nu", stage="acceleration")
-    actuator_velocity: Tensor = tensor("W", "nu", stage="acceleration")
-    actuator_force: Tensor = tensor("W", "nu", stage="acceleration")
+    actuator_length: Tensor = tensor("W", "nout", stage="acceleration")
+    actuator_velocity: Tensor = tensor("W", "nout", stage="acceleration")
+    actuator_force: Tensor = tensor("W", "nout", stage="acceleration")
     qfrc_actuator: Tensor = tensor("W", "nv", stage="acceleration")
     qfrc_smooth: Tensor = tensor("W", "nv", stage="acceleration")
     qacc: Tensor = tensor("W", "nv", stage="acceleration")

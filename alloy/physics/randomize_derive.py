@@ -206,7 +206,7 @@ def _inverse_weights(m: Model, d: Data) -> dict[str, Tensor]:
     weights = {"body_invweight0": weight.mT, "dof_invweight0": dof}
     if m.ntendon:
         weights["tendon_invweight0"] = ((d.ten_J @ inverse) * d.ten_J).sum(-1)
-    if m.nu:
+    if m.nactuator:
         t = m.derived["actuation"]
         moment = transmission(m, d, replace(t, adhesion=None))[2]
         moment = m.actuator_gear[..., :1] * t.moment if moment is None else moment

@@ -215,7 +215,6 @@ REFUSED = {
     '<general joint="a" gaintype="user"/>': "actuator 'x' gaintype='user'",
     '<general joint="a" biastype="user"/>': "actuator 'x' biastype='user'",
     '<motor joint="d" damping="1"/>': "actuator 'x' damping",
-    '<dcmotor joint="a" nominal="9 1 8" input="pos ff"/>': "actuator 'x': 2 controls",
 }
 
 

@@ -222,8 +222,9 @@ def test_lanes_agrees(integrator):
 
 
 def test_kernels_of_the_gpu_leave_it_to_the_reference():
-    kernel = pytest.importorskip("alloy.ops.triton.passive")
-    assert not kernel.has_kernel(build().model)
+    for stage in ("passive", "integrate"):
+        kernel = pytest.importorskip(f"alloy.ops.triton.{stage}")
+        assert not kernel.has_kernel(build().model)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy.math import MINVAL
-from alloy.ops.reference import dcmotor, muscle
+from alloy.ops.reference import dcmotor, muscle, pid
 from alloy.ops.reference.smooth import applied_force
 from alloy.ops.reference.transmission import transmission
 
@@ -32,7 +32,7 @@ def _actuation(m: Model, d: Data) -> Data:
     t: ActuationTables = m.derived["actuation"]
     length, velocity, moment = transmission(m, d, t)
     d = replace(d, actuator_length=length, actuator_velocity=velocity)
-    if m.nu == 0 or "actuation" in m.opt.disable:  # MuJoCo then leaves velocities out, too
+    if m.nactuator == 0 or "actuation" in m.opt.disable:  # MuJoCo then leaves velocities out, too
         return replace(
             d,
             act_dot=torch.zeros_like(d.act),
@@ -41,16 +41,20 @@ def _actuation(m: Model, d: Data) -> Data:
             qfrc_actuator=torch.zeros_like(d.qvel),
         )
     ctrl = clamped_ctrl(m, d, t)
-    own = None
+    first, own, held = first_ctrl(t, ctrl), None, None
     if t.dcmotor is not None:
         own = dcmotor.motors(m, d, t.dcmotor, length, velocity, ctrl)
-    d = replace(d, act_dot=_activation_rate(m, d, t, ctrl, own))
+    if t.pid is not None:
+        held = pid.controllers(m, d, t.pid, length, ctrl)
+    d = replace(d, act_dot=_activation_rate(m, d, t, first, own, held))
     gain = m.actuator_gainprm[..., 0]
     if t.gain_affine:
         gain = _affine(m.actuator_gainprm, t.gain_mask, length, velocity)
     if t.muscle_gain is not None:
         gain = torch.where(t.muscle_gain, muscle.gain(m, length, velocity)[0], gain)
-    force = gain * inputs(m, d, t, ctrl)
+    force = gain * inputs(m, d, t, first)
+    if held is not None and t.pid is not None:
+        force = torch.where(t.pid.is_pid, held.force @ t.pid.rows, force)
     if t.bias_affine:
         force = force + _affine(m.actuator_biasprm, t.bias_mask, length, velocity)
     if t.muscle_bias is not None:
@@ -114,6 +118,13 @@ def clamped_ctrl(m: Model, d: Data, t: ActuationTables) -> Tensor:
     return t.ctrl_limit.clamp(ctrl, m.actuator_ctrlrange)
 
 
+def first_ctrl(t: ActuationTables, ctrl: Tensor) -> Tensor:
+    """The first control of each actuator, zero for those that have none; (W, nactuator)."""
+    if t.first_ctrl is None:
+        return ctrl
+    return torch.cat([ctrl, ctrl.new_zeros(len(ctrl), 1)], -1)[:, t.first_ctrl]
+
+
 def recorded(m: Model, d: Data) -> Tensor:
     """The record of controls once those of this step are in it (W, nhistory)."""
     t: ActuationTables = m.derived["actuation"]
@@ -123,9 +134,17 @@ def recorded(m: Model, d: Data) -> Tensor:
 
 
 def _activation_rate(
-    m: Model, d: Data, t: ActuationTables, ctrl: Tensor, own: dcmotor.Motors | None
+    m: Model,
+    d: Data,
+    t: ActuationTables,
+    ctrl: Tensor,
+    own: dcmotor.Motors | None,
+    held: pid.Controllers | None,
 ) -> Tensor:
-    """Time derivative of the activations, also of those in disabled groups; (W, na)."""
+    """Time derivative of the activations (W, na), also of those in disabled groups.
+
+    By the actuators' first controls (W, nactuator), but for motors and PID controllers.
+    """
     if m.na == 0:
         return torch.zeros_like(d.act)
     rate = ctrl if t.act_actuator is None else ctrl[:, t.act_actuator]
@@ -137,11 +156,13 @@ def _activation_rate(
         rate = torch.where(t.act_muscle, of_muscle, rate)
     if own is not None and t.dcmotor is not None:
         rate = torch.where(t.dcmotor.is_state, own.rates, rate)
+    if held is not None and t.pid is not None:
+        rate = torch.where(t.pid.is_state, held.rates, rate)
     return rate
 
 
 def inputs(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Tensor:
-    """What each gain multiplies: the control, or the activation where there is one; (W, nu)."""
+    """What gains multiply: the first control, or the activation if there is one; (W, nactuator)."""
     if t.input is None:
         return ctrl
     act = d.act
@@ -159,14 +180,14 @@ def _time_constant(m: Model, t: ActuationTables) -> Tensor:
 
 
 def _affine(prm: Tensor, mask: Tensor | None, length: Tensor, velocity: Tensor) -> Tensor:
-    """Const + kp length + kv velocity, of the terms that count; (W, nu)."""
+    """Const + kp length + kv velocity, of the terms that count; (W, nout)."""
     terms = prm[..., :3] if mask is None else prm[..., :3] * mask
     const, kp, kv = terms.unbind(-1)
     return const + kp * length + kv * velocity
 
 
 def _clamped_force(m: Model, t: ActuationTables, force: Tensor) -> Tensor:
-    """Disabled groups, then limits of tendon totals, then of each actuator; (W, nu).
+    """Disabled groups, then limits of tendon totals, then of each actuator; (W, nout).
 
     In MuJoCo's order: a disabled actuator is clamped too, so that a range without zero shows.
     """

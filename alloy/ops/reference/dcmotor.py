@@ -1,6 +1,6 @@
 """DC motors: voltage to current to torque, with a controller, friction and heat where they are.
 
-The voltage is the control, or what a controller of position, velocity and torque asks for, within
+The voltage is a control, and what a controller of position, velocity and torque asks for, within
 its limit. The current follows it at once or with the coil's time constant. States, where a motor
 has them: the control after its slew limit, the controller's integral, the winding's temperature
 above the ambient one, the bristles' deflection (LuGre) and the current.
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from alloy.math import MINVAL
+from alloy.ops.reference import pid
 
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
@@ -28,14 +29,16 @@ class DcMotorTables:
     """The motors of a model, and where their states are; built by io_motors."""
 
     actuator: Tensor  # (n,)
-    is_motor: Tensor  # (nu,) bool
-    rows: Tensor  # (n, nu) one-hot
+    is_motor: Tensor  # (nactuator,) bool
+    rows: Tensor  # (n, nactuator) one-hot
+    inputs: Tensor  # (4, n) position, velocity, torque and voltage, into [ctrl, 0]
+    first: Tensor  # (4, n) bool, the one whose rate is limited
     state: Tensor  # (5, n) into [act, 0], by STATES
     has: tuple[bool, ...]  # whether some motor has that state
     has_state: Tensor  # (5, n) bool
     place: Tensor  # (5 n, na) where the states are
     is_state: Tensor  # (na,) bool
-    targets: Tensor | None  # (3, n) 1 where the control is a position, velocity or torque
+    controlled: Tensor | None  # (n,) bool, has a controller; None: none has
     limited_voltage: bool  # some controller's voltage has a limit
 
 
@@ -53,32 +56,30 @@ class Motors(NamedTuple):
 def motors(
     m: Model, d: Data, t: DcMotorTables, length: Tensor, velocity: Tensor, ctrl: Tensor
 ) -> Motors:
-    """Forces and rates of all motors, from (W, nu) lengths, velocities and clamped controls."""
+    """Forces and rates of all motors, from lengths and velocities (W, nout), controls (W, nu)."""
     h, pick = m.opt.timestep, t.actuator
     gain, bias = m.actuator_gainprm[:, pick], m.actuator_biasprm[:, pick]
     dyn = m.actuator_dynprm[:, pick]
-    length, velocity, control = length[:, pick], velocity[:, pick], ctrl[:, pick]
-    spare = torch.cat([d.act, torch.zeros_like(control[:, :1])], -1)
+    length, velocity = length[:, pick], velocity[:, pick]
+    inputs = torch.cat([ctrl, torch.zeros_like(velocity[:, :1])], -1)[:, t.inputs]  # (W, 4, n)
+    spare = torch.cat([d.act, torch.zeros_like(velocity[:, :1])], -1)
     state = dict(zip(STATES, (spare[:, index] for index in t.state), strict=True))
     zero = torch.zeros_like(velocity)
     rates = dict.fromkeys(STATES, zero)
     resistance, constant = gain[..., 0], gain[..., 1].clamp(min=MINVAL)
 
     if t.has[0]:
-        most = h * dyn[..., 7]
-        change = torch.minimum(torch.maximum(control - state["slew"], -most), most)
-        control = torch.where(t.has_state[0], state["slew"] + change, control)
-        rates["slew"] = (control - state["slew"]) / h
-    voltage, voltage_slope = control, zero
-    if t.targets is not None:
-        error = t.targets[0] * control - length
-        wanted, slope = _controlled(t, gain, control, error, state["integral"], velocity)
-        own = t.targets.sum(0) > 0
-        voltage = torch.where(own, wanted, voltage)
-        voltage_slope = torch.where(own, slope, 0.0)
-        bound, integral = dyn[..., 8], state["integral"]
-        full = (bound > 0) & (integral * error > 0) & (integral.abs() >= bound)
-        rates["integral"] = torch.where(full, 0.0, error)
+        wanted = torch.where(t.first, inputs, 0.0).sum(1)
+        moved = pid.slewed(m, wanted, state["slew"], dyn[..., 7])
+        inputs = torch.where(t.first & t.has_state[0], moved.unsqueeze(1), inputs)
+        rates["slew"] = (moved - state["slew"]) / h
+    voltage, voltage_slope = inputs[:, 3], zero
+    if t.controlled is not None:
+        error = inputs[:, 0] - length
+        wanted, slope = _controlled(t, gain, inputs, error, state["integral"], velocity)
+        voltage = voltage + torch.where(t.controlled, wanted, 0.0)
+        voltage_slope = torch.where(t.controlled, slope, 0.0)
+        rates["integral"] = pid.winding(state["integral"], error, dyn[..., 8])
     if t.has[2]:
         warmth = 1 + gain[..., 2] * (state["temperature"] + dyn[..., 4] - gain[..., 3])
         resistance = torch.where(
@@ -115,7 +116,7 @@ def motors(
 def _controlled(
     t: DcMotorTables,
     gain: Tensor,
-    control: Tensor,
+    inputs: Tensor,
     error: Tensor,
     integral: Tensor,
     velocity: Tensor,
@@ -124,10 +125,9 @@ def _controlled(
 
     It knows the motor cold, makes up for the voltage that the motion induces, and has a limit.
     """
-    assert t.targets is not None
     resistance, constant = gain[..., 0], gain[..., 1].clamp(min=MINVAL)
-    torque = t.targets[2] * control + gain[..., 4] * error + gain[..., 5] * integral
-    torque = torque + gain[..., 6] * (t.targets[1] * control - velocity)
+    torque = inputs[:, 2] + gain[..., 4] * error + gain[..., 5] * integral
+    torque = torque + gain[..., 6] * (inputs[:, 1] - velocity)
     voltage = torque * resistance / constant + constant * velocity
     slope = constant - gain[..., 6] * resistance / constant
     if t.limited_voltage:

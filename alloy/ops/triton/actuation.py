@@ -64,7 +64,7 @@ class _Tables:
 def _tables(t: ActuationTables) -> _Tables:
     """The tables of a model's actuators."""
     length, moment = t.length.cpu().numpy(), t.moment.cpu().numpy()
-    nu, nv = moment.shape
+    nu, nv = moment.shape  # one control and one force each
     rows, lists = np.zeros((nu, ACTUATOR.value), int), []
     for u in range(nu):
         for begin, entries in ((0, length[:, u]), (2, moment[u])):

@@ -102,6 +102,11 @@ def semi_implicit(m: Model, d: Data, qacc: Tensor | None) -> Data:
     return replace(d, **out, qacc_warmstart=d.qacc)
 
 
+def has_kernel(m: Model) -> bool:
+    """Whether a model's states are of kinds that these kernels know."""
+    return not m.nplastic and m.derived["actuation"].dcmotor is None
+
+
 def _next_state(m: Model, d: Data) -> dict[str, Tensor]:
     sizes = {"qpos": m.nq, "qvel": m.nv, "act": m.na}
     out = {name: empty(d.qpos.shape[0], n, like=d.qpos) for name, n in sizes.items()}
