@@ -227,6 +227,8 @@ class Names:
         transmission = mujoco.mjtTrn
         if kind in (transmission.mjTRN_JOINT, transmission.mjTRN_JOINTINPARENT):
             return self.joints[target].body
-        if kind == transmission.mjTRN_SITE:
+        if kind == transmission.mjTRN_SO3 and int(m.actuator_trnid[actuator, 1]) < 0:
+            return self.joints[target].body
+        if kind in (transmission.mjTRN_SITE, transmission.mjTRN_SO3):
             return self.site_body[target]
         return target if kind == transmission.mjTRN_BODY else -1

@@ -176,7 +176,10 @@ def _barred(m: mujoco.MjModel, field: str) -> list[tuple[np.ndarray, str]]:
         ]
     if field == "gear":
         own = (m.actuator_damping != 0) | (m.actuator_armature != 0)
-        return [(own, "gives its joint damping or armature; give those to the joint itself")]
+        return [
+            (own, "gives its joint damping or armature; give those to the joint itself"),
+            (m.actuator_outnum != 1, "has three forces and no gear"),
+        ]
     yields = {"springref": m.jnt_plasticadr, "tendon_springlength": m.tendon_plasticadr}
     if field in yields:
         why = "yields: where it is at rest is the state plastic, which the reset sets"
@@ -273,7 +276,7 @@ def nominal(m: mujoco.MjModel, t: Target) -> np.ndarray:
         "density": lambda: np.array(t.density),
         "kp": lambda: m.actuator_gainprm[ids, 0],
         "kv": lambda: -m.actuator_biasprm[ids, 2],
-        "gear": lambda: m.actuator_gear[ids],
+        "gear": lambda: m.actuator_gear[m.actuator_outadr[ids]],
         "gravity": lambda: m.opt.gravity[None],
         "wind": lambda: m.opt.wind[None],
     }

@@ -178,7 +178,12 @@ _FEATURES = {
             "pid": '<pid joint="h" kp="9" kv="1"/>',
             "pid with everything": '<pid joint="h" kp="9" kv="1" ki="4" imax=".3" slewmax="9" '
             'input="pos vel ff" posrange="-.5 .5" velrange="-1 1" ffrange="-1 .2"/>',
-            "orientation": '<orientation joint="q" kp="1"/>',
+            "orientation": '<orientation joint="q" kp="3" kv=".5"/>',
+            "orientation of a site": '<orientation site="sb" refsite="w" kp="3" kv=".5" '
+            'forcerange="0 2"/>',
+            "orientation by a quaternion": '<orientation joint="q" kp="3" input="quat"/>',
+            "orientation by its rate": '<general joint="q" gaintype="so3" biastype="so3" '
+            'dyntype="integrator" gainprm="3" biasprm="0 -3 -.5"/>',
             "user": '<general joint="h" gaintype="user"/>',
             "delay": '<motor joint="h" delay=".01" nsample="10"/>',
             "delay, linear and cubic": '<motor joint="h" delay=".011" nsample="9" interp="linear"/>'

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from alloy import ops
-from alloy.ops.reference import dcmotor, muscle
+from alloy.ops.reference import dcmotor, muscle, orientation
 from alloy.ops.reference.actuation import (
     DelayTables,
+    active,
+    by_actuator,
     clamped_ctrl,
     first_ctrl,
     inputs,
@@ -23,6 +25,7 @@ from alloy.ops.reference.actuation import (
     recorded,
 )
 from alloy.ops.reference.dcmotor import DcMotorTables
+from alloy.ops.reference.orientation import OrientationTables
 from alloy.ops.reference.pid import PidTables
 from alloy.ops.reference.transmission import transmission
 from alloy.physics.model import Data, Model
@@ -57,7 +60,7 @@ class TurnTables:
     is_ball: Tensor  # (n, 1) bool
     in_parent: Tensor | None  # (n, 1) bool, gear turns with the parent; None: never
     place: Tensor  # (n, 6, nv) unit moments of translational and rotational gear
-    rows: Tensor  # (nout, n) rows of these actuators
+    rows: Tensor  # (nactuator, n) rows of these actuators
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class SiteTables:
     move: Tensor  # (n, nv) dofs that move the site, with a reference without those of both
     ref_root: Tensor  # (n,)
     ref_move: Tensor | None  # (n, nv) dofs that move the reference only; None: no references
-    rows: Tensor  # (nout, n)
+    rows: Tensor  # (nactuator, n)
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class CrankTables:
     move: Tensor  # (n, nv)
     slider_root: Tensor
     slider_move: Tensor
-    rows: Tensor  # (nout, n)
+    rows: Tensor  # (nactuator, n)
 
 
 @dataclass(frozen=True)
@@ -97,17 +100,17 @@ class AdhesionTables:
 
     touches: Tensor  # (n, ncon) 1 where the contact is the body's
     sides: tuple[tuple[Tensor, Tensor], ...]  # moving sides: root (ncon,), +-1 by dof (ncon, nv)
-    rows: Tensor  # (nout, n)
+    rows: Tensor  # (nactuator, n)
 
 
 @dataclass(frozen=True)
 class ActuationTables:
     """What the actuation stage knows of a model beforehand; built by io_tables.actuation_tables."""
 
-    length: Tensor  # (nq, nout) length of scalar transmissions at unit gear, by qpos
-    moment: Tensor  # (nout, nv) moment of scalar transmissions at unit gear
+    length: Tensor  # (nq, nactuator) length of scalar transmissions at unit gear, by qpos
+    moment: Tensor  # (nactuator, nv) moment of scalar transmissions at unit gear
     turn: TurnTables | None
-    tendons: Tensor | None  # (nout, ntendon) 1 where the actuator pulls a spatial tendon
+    tendons: Tensor | None  # (nactuator, ntendon) 1 where the actuator pulls a spatial tendon
     sites: SiteTables | None
     cranks: CrankTables | None
     adhesion: AdhesionTables | None
@@ -115,9 +118,9 @@ class ActuationTables:
     force_limit: Limit | None
     joint_limit: Limit | None  # over dofs, of the joint total
     dof_joint: Tensor  # (nv,)
-    joint_actuators: Tensor  # (nv, nout) 1 where the actuator acts on the dof's scalar joint
+    joint_actuators: Tensor  # (nv, nactuator) 1 where the actuator acts on the dof's scalar joint
     tendon_range: Tensor | None  # (n, 2) limits of tendon totals
-    tendon_actuators: Tensor | None  # (nout, n) 1 where the actuator pulls the limited tendon
+    tendon_actuators: Tensor | None  # (nactuator, n) 1 where the actuator pulls the limited tendon
     enabled: Tensor | None  # (nactuator,) bool; None: no group is disabled
     gain_affine: bool  # some gain depends on length or velocity
     gain_mask: Tensor | None  # (nactuator, 3) 1 where const, length, velocity count; None: all
@@ -127,6 +130,7 @@ class ActuationTables:
     muscle_bias: Tensor | None  # (nactuator,) bool
     dcmotor: DcMotorTables | None
     pid: PidTables | None
+    servos: OrientationTables | None
     delay: DelayTables | None
     gravcomp: Tensor | None  # (nv,) 1 where actuators compensate gravity
     pattern: Tensor | None  # (nv, nv) pairs that implicitfast keeps; None: all that are coupled
@@ -156,9 +160,10 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
     """
     t: ActuationTables = m.derived["actuation"]
     nothing = m.nactuator == 0 or "actuation" in m.opt.disable
-    sloped = t.gain_affine or t.bias_affine
-    if nothing or not (sloped or t.muscle_gain is not None or t.dcmotor is not None):
+    special = t.muscle_gain, t.dcmotor, t.servos
+    if nothing or not (t.gain_affine or t.bias_affine or any(x is not None for x in special)):
         return torch.zeros_like(m.dof_damping).unsqueeze(-1).expand(-1, -1, m.nv)
+    length, velocity = (by_actuator(t, x) for x in (d.actuator_length, d.actuator_velocity))
     slope = torch.zeros_like(m.actuator_gear[..., 0])
     if t.bias_affine:
         slope = _velocity_gain(m.actuator_biasprm, t.bias_mask)
@@ -167,12 +172,11 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
         if t.gain_affine:
             slope = slope + _velocity_gain(m.actuator_gainprm, t.gain_mask) * factor
         if t.muscle_gain is not None:
-            own = muscle.gain(m, d.actuator_length, d.actuator_velocity)[1]
+            own = muscle.gain(m, length, velocity)[1]
             slope = slope + torch.where(t.muscle_gain, own * factor, 0.0)
-    force, own = d.actuator_force, None
+    force, own = by_actuator(t, d.actuator_force), None
     if t.dcmotor is not None:
-        ctrl, motion = clamped_ctrl(m, d, t), (d.actuator_length, d.actuator_velocity)
-        own = dcmotor.motors(m, d, t.dcmotor, *motion, ctrl)
+        own = dcmotor.motors(m, d, t.dcmotor, length, velocity, clamped_ctrl(m, d, t))
         slope = torch.where(t.dcmotor.is_motor, own.slope @ t.dcmotor.rows, slope)
         force = torch.where(t.dcmotor.is_motor, own.force @ t.dcmotor.rows, force)
     if t.force_limit is not None:
@@ -187,12 +191,17 @@ def velocity_derivative(m: Model, d: Data) -> Tensor:
         held = at_limit.to(slope.dtype) @ t.joint_actuators
         slope = torch.where(held > 0, 0.0, slope)
     if t.tendon_range is not None and t.tendon_actuators is not None:
-        held = _tendon_at_limit(t, d.actuator_force @ t.tendon_actuators)
+        held = _tendon_at_limit(t, by_actuator(t, d.actuator_force) @ t.tendon_actuators)
         slope = torch.where(held.to(slope.dtype) @ t.tendon_actuators.mT > 0, 0.0, slope)
     moment = transmission(m, d, t)[2]
     if moment is None:
         moment = m.actuator_gear[..., :1] * t.moment
     out = moment.mT @ (slope.unsqueeze(-1) * moment)
+    if t.servos is not None:
+        turned = orientation.motion(m, d, t.servos)
+        ctrl, act = clamped_ctrl(m, d, t), active(m, d, t)
+        slopes = orientation.forces(m, t.servos, turned, ctrl, act)[1]
+        out = out + orientation.damping(turned, slopes)
     return out if t.pattern is None else out * t.pattern
 
 

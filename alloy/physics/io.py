@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from alloy import math
-from alloy.physics import constraint, io_layout, io_plastic, io_refuse, io_selection, io_tables
+from alloy.physics import (
+    constraint,
+    io_layout,
+    io_orientations,
+    io_plastic,
+    io_refuse,
+    io_selection,
+    io_tables,
+)
 from alloy.physics.layout import FreeBodies
 from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
 from alloy.physics.tree import BALL, FREE, make_tree
@@ -21,6 +29,7 @@ from alloy.physics.tree import BALL, FREE, make_tree
 _INTEGRATOR = {0: "euler", 1: "rk4", 2: "implicit", 3: "implicitfast"}
 _CONE = {0: "pyramidal", 1: "elliptic"}
 _MATRIX_OF = {"body_imat": "body_iquat", "geom_mat": "geom_quat", "site_mat": "site_quat"}
+_BY_FORCE = ("actuator_acc0", "actuator_lengthrange", "actuator_gear")
 _TOPOLOGY = (
     "body_parentid", "body_rootid", "body_mocapid", "body_jntnum", "body_jntadr", "body_dofnum",
     "body_dofadr", "body_quat", "jnt_type", "jnt_qposadr", "jnt_dofadr", "jnt_bodyid", "jnt_pos",
@@ -104,6 +113,7 @@ def _start(mj: mujoco.MjModel, put: Callable[..., Tensor]) -> dict[str, Tensor]:
         "mocap_pos": put(mj.body_pos[mocap])[None],
         "mocap_quat": put(mj.body_quat[mocap])[None],
         "eq_active": put(mj.eq_active0.astype(bool))[None],
+        "ctrl": put(io_orientations.start_ctrl(mj))[None],
         "plastic": put(io_plastic.plastic_start(mj))[None],
     }
 
@@ -124,7 +134,8 @@ def _with_actuators_in_targets(mj: mujoco.MjModel) -> mujoco.MjModel:
         (some & ~on_tendon, "dof", mj.jnt_dofadr), (some & on_tendon, "tendon", None),
     ):  # fmt: skip
         ids = mj.actuator_trnid[which, 0]
-        ids, square = ids if adr is None else adr[ids], mj.actuator_gear[which, :1] ** 2
+        ids = ids if adr is None else adr[ids]
+        square = mj.actuator_gear[mj.actuator_outadr[which], :1] ** 2
         for name in ("damping", "armature", "dampingpoly"):
             value = getattr(mj, f"actuator_{name}")[which]
             field = getattr(mj, f"{target}_{name}")
@@ -247,6 +258,8 @@ def _values(
         if f.name in values or f.name.startswith(("con_", "efc_")) or f.name in _MATRIX_OF:
             continue
         value = np.array(getattr(mj, f.name))
+        if f.name in _BY_FORCE:  # of an actuator with several the first, which nothing reads
+            value = value[mj.actuator_outadr]
         if f.name == "eq_data":
             value = value[:, :11]
         values[f.name] = put(value.astype(float))[None]

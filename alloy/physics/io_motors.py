@@ -53,6 +53,7 @@ def dc_motors(m: mujoco.MjModel, put: Put) -> DcMotorTables | None:
     controlled = (inputs[:3] < m.nu).any(0)
     return DcMotorTables(
         actuator=put(chosen),
+        force=put(m.actuator_outadr[chosen]),
         is_motor=put(np.isin(np.arange(m.nactuator), chosen)),
         rows=put(np.eye(m.nactuator)[chosen]),
         inputs=put(inputs),

@@ -18,7 +18,7 @@ _SCALAR = (mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE)
 
 _TRANSMISSIONS = (
     _TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT, _TRN.mjTRN_TENDON, _TRN.mjTRN_SITE,
-    _TRN.mjTRN_SLIDERCRANK, _TRN.mjTRN_BODY,
+    _TRN.mjTRN_SLIDERCRANK, _TRN.mjTRN_BODY, _TRN.mjTRN_SO3,
 )  # fmt: skip
 _DYNAMICS = (
     _DYN.mjDYN_NONE, _DYN.mjDYN_INTEGRATOR, _DYN.mjDYN_FILTER, _DYN.mjDYN_FILTEREXACT,
@@ -26,9 +26,12 @@ _DYNAMICS = (
 )  # fmt: skip
 _GAINS = (
     _GAIN.mjGAIN_FIXED, _GAIN.mjGAIN_AFFINE, _GAIN.mjGAIN_MUSCLE, _GAIN.mjGAIN_DCMOTOR,
-    _GAIN.mjGAIN_PID,
+    _GAIN.mjGAIN_PID, _GAIN.mjGAIN_SO3,
 )  # fmt: skip
-_BIASES = (_BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE, _BIAS.mjBIAS_DCMOTOR)
+_BIASES = (
+    _BIAS.mjBIAS_NONE, _BIAS.mjBIAS_AFFINE, _BIAS.mjBIAS_MUSCLE, _BIAS.mjBIAS_DCMOTOR,
+    _BIAS.mjBIAS_SO3,
+)  # fmt: skip
 
 
 def refusals(m: mujoco.MjModel) -> list[Refusal]:
@@ -61,15 +64,13 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
             if value not in allowed:
                 names = ", ".join(spelled(enum, a) for a in allowed)
                 yield i, f"{name} {field}={spelled(enum, value)!r}; use one of {names}"
-        if m.actuator_outnum[i] != 1:
-            yield i, f"{name}: {m.actuator_outnum[i]} forces; use one actuator for each"
         several = m.actuator_actnum[i] > 1 or m.actuator_ctrlnum[i] != 1
         if several and not _takes_several(m, i):
             yield (
                 i,
                 (
                     f"{name}: {m.actuator_ctrlnum[i]} controls and {m.actuator_actnum[i]} "
-                    f"activations; only of DC motors and PID controllers"
+                    f"activations; only of DC motors, PID controllers and orientation servos"
                 ),
             )
         if m.actuator_gaintype[i] == _GAIN.mjGAIN_PID and m.actuator_actearly[i]:
@@ -79,6 +80,9 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
                 yield i, f"{name} lugre with integrator RK4; use Euler, implicit or implicitfast"
         if m.actuator_delay[i] and m.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
             yield i, f"{name} delay with integrator RK4; use Euler, implicit or implicitfast"
+        if m.actuator_delay[i] and m.actuator_history[i, 1] and m.actuator_ctrlnum[i] == 4:
+            if m.actuator_gaintype[i] == _GAIN.mjGAIN_SO3:
+                yield i, f"{name} interp of a quaternion; use interp='zoh' or input='expmap'"
         for field in () if _takes_damping(m, i) else ("damping", "dampingpoly", "armature"):
             if np.any(getattr(m, f"actuator_{field}")[i]):
                 what = "only on hinge and slide joints and on tendons; give it to what it acts on"
@@ -89,7 +93,8 @@ def _actuators(m: mujoco.MjModel) -> Iterator[tuple[int, str]]:
 
 def _takes_several(m: mujoco.MjModel, actuator: int) -> bool:
     """Whether an actuator may have several controls and states, or none."""
-    return int(m.actuator_gaintype[actuator]) in (_GAIN.mjGAIN_DCMOTOR, _GAIN.mjGAIN_PID)
+    several = _GAIN.mjGAIN_DCMOTOR, _GAIN.mjGAIN_PID, _GAIN.mjGAIN_SO3
+    return int(m.actuator_gaintype[actuator]) in several
 
 
 def _takes_damping(m: mujoco.MjModel, actuator: int) -> bool:

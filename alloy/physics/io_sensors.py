@@ -165,6 +165,7 @@ def _group(
     if kind == "tendonactfrc":
         on_tendon = m.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON
         pulls = on_tendon[:, None] & (m.actuator_trnid[:, :1] == objects)
+        pulls = np.repeat(pulls, m.actuator_outnum, axis=0)
         return SensorGroup(kind, select=put(pulls.astype(float)))
     if kind == "ballquat":
         return SensorGroup(kind, index=put(m.jnt_qposadr[objects][:, None] + np.arange(4)))

@@ -19,6 +19,7 @@ from alloy.physics import io_transmissions
 from alloy.physics.actuation import ActuationTables, Limit
 from alloy.physics.io_delays import delays
 from alloy.physics.io_motors import dc_motors, pid_controllers
+from alloy.physics.io_orientations import orientations
 from alloy.physics.io_plastic import plastic_tables
 from alloy.physics.io_refuse_forces import refusals
 from alloy.physics.io_sensors import sensor_tables
@@ -119,6 +120,7 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
     gain_terms, bias_terms = _affine_terms(m)
     tables, arms = io_transmissions.transmissions(m, put)
     arms = arms + np.abs(moment)
+    servos = orientations(m, put, enabled, arms)
     return ActuationTables(
         length=put(length),
         moment=put(moment),
@@ -139,6 +141,7 @@ def actuation_tables(m: mujoco.MjModel, put: Put) -> ActuationTables:
         muscle_bias=_if_any(put, m.actuator_biastype == _BIAS.mjBIAS_MUSCLE),
         dcmotor=dc_motors(m, put),
         pid=pid_controllers(m, put),
+        servos=servos,
         delay=delays(m, put),
         gravcomp=put(through_actuators.astype(float)) if through_actuators.any() else None,
         pattern=_pattern(m, put, arms.T @ arms),

@@ -23,9 +23,9 @@ ON_JOINT = (_TRN.mjTRN_JOINT, _TRN.mjTRN_JOINTINPARENT)
 def transmissions(m: mujoco.MjModel, put: Put) -> tuple[dict[str, Any], Array]:
     """Fields of ActuationTables about transmissions that are not constant.
 
-    And which dofs they act on, (nout, nv), not zero where they do.
+    And which dofs they act on, (nactuator, nv), not zero where they do.
     """
-    arms = np.zeros((m.nout, m.nv))
+    arms = np.zeros((m.nactuator, m.nv))
     fields = {
         "turn": _turn_tables(m, put, arms),
         "tendons": _tendon_table(m, put, arms),
@@ -37,10 +37,10 @@ def transmissions(m: mujoco.MjModel, put: Put) -> tuple[dict[str, Any], Array]:
 
 
 def scalar_transmissions(m: mujoco.MjModel) -> tuple[Array, Array]:
-    """Length by qpos (nq, nout) and moment (nout, nv) at unit gear on scalar joints and tendons."""
+    """Length by qpos (nq, nactuator), moment (nactuator, nv) at unit gear, of scalar ones."""
     tendon_q, tendon_J = tendon_coefficients(m)
-    length, moment = np.zeros((m.nq, m.nout)), np.zeros((m.nout, m.nv))
-    for i in range(m.nout):
+    length, moment = np.zeros((m.nq, m.nactuator)), np.zeros((m.nactuator, m.nv))
+    for i in range(m.nactuator):
         target = m.actuator_trnid[i, 0]
         if m.actuator_trntype[i] == _TRN.mjTRN_TENDON:
             length[:, i], moment[i] = tendon_q[:, target], tendon_J[target]
@@ -54,7 +54,7 @@ def _turn_tables(m: mujoco.MjModel, put: Put, arms: Array) -> TurnTables | None:
     chosen = [i for i in _on_joints(m) if not is_scalar(m, m.actuator_trnid[i, 0])]
     if not chosen:
         return None
-    place, rows = np.zeros((len(chosen), 6, m.nv)), np.zeros((m.nout, len(chosen)))
+    place, rows = np.zeros((len(chosen), 6, m.nv)), np.zeros((m.nactuator, len(chosen)))
     quat, is_ball = [], []
     for n, i in enumerate(chosen):
         joint = m.actuator_trnid[i, 0]
@@ -79,7 +79,7 @@ def _turn_tables(m: mujoco.MjModel, put: Put, arms: Array) -> TurnTables | None:
 
 def _tendon_table(m: mujoco.MjModel, put: Put, arms: Array) -> Tensor | None:
     """Which actuators pull which spatial tendons, if any."""
-    pulls = np.zeros((m.nout, m.ntendon))
+    pulls = np.zeros((m.nactuator, m.ntendon))
     for i in np.flatnonzero(m.actuator_trntype == _TRN.mjTRN_TENDON):
         pulls[i, m.actuator_trnid[i, 0]] = is_spatial(m, m.actuator_trnid[i, 0])
     arms += pulls @ tendon_support(m)
@@ -110,7 +110,7 @@ def _site_tables(m: mujoco.MjModel, put: Put, arms: Array) -> SiteTables | None:
         move=put(move),
         ref_root=put(m.body_rootid[frame_body]),
         ref_move=put(ref_move) if given.any() else None,
-        rows=put(np.eye(m.nout)[:, chosen]),
+        rows=put(np.eye(m.nactuator)[:, chosen]),
     )
 
 
@@ -130,7 +130,7 @@ def _crank_tables(m: mujoco.MjModel, put: Put, arms: Array) -> CrankTables | Non
         move=put(moves[body]),
         slider_root=put(m.body_rootid[base]),
         slider_move=put(moves[base]),
-        rows=put(np.eye(m.nout)[:, chosen]),
+        rows=put(np.eye(m.nactuator)[:, chosen]),
     )
 
 
@@ -151,7 +151,7 @@ def _adhesion_tables(m: mujoco.MjModel, put: Put, arms: Array) -> AdhesionTables
     return AdhesionTables(
         touches=put(touches),
         sides=tuple((put(m.body_rootid[b]), put(move)) for b, move in sides),
-        rows=put(np.eye(m.nout)[:, chosen]),
+        rows=put(np.eye(m.nactuator)[:, chosen]),
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from alloy.math import MINVAL
-from alloy.ops.reference import dcmotor, muscle, pid
+from alloy.ops.reference import dcmotor, muscle, orientation, pid
 from alloy.ops.reference.smooth import applied_force
 from alloy.ops.reference.transmission import transmission
 
@@ -31,22 +31,54 @@ def actuation(m: Model, d: Data) -> Data:
 def _actuation(m: Model, d: Data) -> Data:
     t: ActuationTables = m.derived["actuation"]
     length, velocity, moment = transmission(m, d, t)
-    d = replace(d, actuator_length=length, actuator_velocity=velocity)
+    turned = None if t.servos is None else orientation.motion(m, d, t.servos)
+    reach = orientation.beside(t.servos, length, turned and turned.length)
+    speed = orientation.beside(t.servos, velocity, turned and turned.velocity)
+    d = replace(d, actuator_length=reach, actuator_velocity=speed)
     if m.nactuator == 0 or "actuation" in m.opt.disable:  # MuJoCo then leaves velocities out, too
         return replace(
             d,
             act_dot=torch.zeros_like(d.act),
-            actuator_velocity=torch.zeros_like(velocity),
-            actuator_force=torch.zeros_like(length),
+            actuator_velocity=torch.zeros_like(speed),
+            actuator_force=torch.zeros_like(reach),
             qfrc_actuator=torch.zeros_like(d.qvel),
         )
     ctrl = clamped_ctrl(m, d, t)
+    d, force = _plain_forces(m, d, t, length, velocity, ctrl)
+    if moment is None:
+        joint = (force * m.actuator_gear[..., 0]) @ t.moment
+    else:
+        joint = (force.unsqueeze(-2) @ moment).squeeze(-2)
+    if t.servos is not None and turned is not None:
+        turning, _ = orientation.forces(m, t.servos, turned, ctrl, active(m, d, t))
+        joint = joint + orientation.joint_force(turned, turning)
+        force = orientation.beside(t.servos, force, turning)
+    if t.gravcomp is not None:
+        joint = joint + d.qfrc_gravcomp * t.gravcomp
+    if t.joint_limit is not None:
+        joint = t.joint_limit.clamp(joint, m.jnt_actfrcrange[:, t.dof_joint])
+    return replace(d, actuator_force=force, qfrc_actuator=joint)
+
+
+def _plain_forces(
+    m: Model, d: Data, t: ActuationTables, length: Tensor, velocity: Tensor, ctrl: Tensor
+) -> tuple[Data, Tensor]:
+    """Data with act_dot, and the forces (W, nactuator) of actuators that have one.
+
+    Args:
+        m: the model.
+        d: with actuator_velocity.
+        t: its actuators.
+        length: (W, nactuator).
+        velocity: (W, nactuator).
+        ctrl: (W, nu) within their ranges.
+    """
     first, own, held = first_ctrl(t, ctrl), None, None
     if t.dcmotor is not None:
         own = dcmotor.motors(m, d, t.dcmotor, length, velocity, ctrl)
     if t.pid is not None:
         held = pid.controllers(m, d, t.pid, length, ctrl)
-    d = replace(d, act_dot=_activation_rate(m, d, t, first, own, held))
+    d = replace(d, act_dot=_activation_rate(m, d, t, ctrl, own, held))
     gain = m.actuator_gainprm[..., 0]
     if t.gain_affine:
         gain = _affine(m.actuator_gainprm, t.gain_mask, length, velocity)
@@ -65,15 +97,7 @@ def _actuation(m: Model, d: Data) -> Data:
     if own is not None and t.dcmotor is not None:
         beside = own.beside @ t.dcmotor.rows
         force = force + (beside if t.enabled is None else torch.where(t.enabled, beside, 0.0))
-    if moment is None:
-        joint = (force * m.actuator_gear[..., 0]) @ t.moment
-    else:
-        joint = (force.unsqueeze(-2) @ moment).squeeze(-2)
-    if t.gravcomp is not None:
-        joint = joint + d.qfrc_gravcomp * t.gravcomp
-    if t.joint_limit is not None:
-        joint = t.joint_limit.clamp(joint, m.jnt_actfrcrange[:, t.dof_joint])
-    return replace(d, actuator_force=force, qfrc_actuator=joint)
+    return d, force
 
 
 def next_activation(m: Model, d: Data) -> Tensor:
@@ -94,9 +118,9 @@ def next_activation(m: Model, d: Data) -> Tensor:
     if t.act_enabled is not None:
         step = torch.where(t.act_enabled, step, 0.0)
     act = d.act + step
-    if t.act_limit is None:
-        return act
-    return t.act_limit.clamp(act, _by_act(m.actuator_actrange, t))
+    if t.act_limit is not None:
+        act = t.act_limit.clamp(act, _by_act(m.actuator_actrange, t))
+    return act if t.servos is None else orientation.wrapped(t.servos, act)
 
 
 @dataclass(frozen=True)
@@ -141,12 +165,10 @@ def _activation_rate(
     own: dcmotor.Motors | None,
     held: pid.Controllers | None,
 ) -> Tensor:
-    """Time derivative of the activations (W, na), also of those in disabled groups.
-
-    By the actuators' first controls (W, nactuator), but for motors and PID controllers.
-    """
+    """Time derivative of the activations, also of those in disabled groups; (W, na)."""
     if m.na == 0:
         return torch.zeros_like(d.act)
+    every, ctrl = ctrl, first_ctrl(t, ctrl)
     rate = ctrl if t.act_actuator is None else ctrl[:, t.act_actuator]
     if t.act_filter is not None:
         rate = torch.where(t.act_filter, (rate - d.act) / _time_constant(m, t), rate)
@@ -158,17 +180,26 @@ def _activation_rate(
         rate = torch.where(t.dcmotor.is_state, own.rates, rate)
     if held is not None and t.pid is not None:
         rate = torch.where(t.pid.is_state, held.rates, rate)
-    return rate
+    return rate if t.servos is None else orientation.rates(t.servos, every, rate)
 
 
 def inputs(m: Model, d: Data, t: ActuationTables, ctrl: Tensor) -> Tensor:
     """What gains multiply: the first control, or the activation if there is one; (W, nactuator)."""
     if t.input is None:
         return ctrl
-    act = d.act
-    if t.act_early is not None:
-        act = torch.where(t.act_early, next_activation(m, d), act)
-    return torch.cat([ctrl, act], -1)[:, t.input]
+    return torch.cat([ctrl, active(m, d, t)], -1)[:, t.input]
+
+
+def active(m: Model, d: Data, t: ActuationTables) -> Tensor:
+    """Activations that forces follow from, (W, na): those of the next step where that is asked."""
+    if t.act_early is None:
+        return d.act
+    return torch.where(t.act_early, next_activation(m, d), d.act)
+
+
+def by_actuator(t: ActuationTables, x: Tensor) -> Tensor:
+    """Of what Data has by force, (W, nout), that of each actuator with one force."""
+    return x if t.servos is None else x[:, t.servos.plain]
 
 
 def _by_act(field: Tensor, t: ActuationTables) -> Tensor:
@@ -180,14 +211,14 @@ def _time_constant(m: Model, t: ActuationTables) -> Tensor:
 
 
 def _affine(prm: Tensor, mask: Tensor | None, length: Tensor, velocity: Tensor) -> Tensor:
-    """Const + kp length + kv velocity, of the terms that count; (W, nout)."""
+    """Const + kp length + kv velocity, of the terms that count; (W, nactuator)."""
     terms = prm[..., :3] if mask is None else prm[..., :3] * mask
     const, kp, kv = terms.unbind(-1)
     return const + kp * length + kv * velocity
 
 
 def _clamped_force(m: Model, t: ActuationTables, force: Tensor) -> Tensor:
-    """Disabled groups, then limits of tendon totals, then of each actuator; (W, nout).
+    """Disabled groups, then limits of tendon totals, then of each actuator; (W, nactuator).
 
     In MuJoCo's order: a disabled actuator is clamped too, so that a range without zero shows.
     """

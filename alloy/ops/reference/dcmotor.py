@@ -29,6 +29,7 @@ class DcMotorTables:
     """The motors of a model, and where their states are; built by io_motors."""
 
     actuator: Tensor  # (n,)
+    force: Tensor  # (n,) their forces among those of all
     is_motor: Tensor  # (nactuator,) bool
     rows: Tensor  # (n, nactuator) one-hot
     inputs: Tensor  # (4, n) position, velocity, torque and voltage, into [ctrl, 0]
@@ -56,7 +57,7 @@ class Motors(NamedTuple):
 def motors(
     m: Model, d: Data, t: DcMotorTables, length: Tensor, velocity: Tensor, ctrl: Tensor
 ) -> Motors:
-    """Forces and rates of all motors, from lengths and velocities (W, nout), controls (W, nu)."""
+    """Forces and rates of all motors, from lengths, velocities (W, nactuator), controls (W, nu)."""
     h, pick = m.opt.timestep, t.actuator
     gain, bias = m.actuator_gainprm[:, pick], m.actuator_biasprm[:, pick]
     dyn = m.actuator_dynprm[:, pick]
@@ -158,7 +159,7 @@ def steps(m: Model, d: Data, t: DcMotorTables, change: Tensor) -> Tensor:
         change: (W, na) act_dot times the timestep.
     """
     h, bias, dyn = m.opt.timestep, m.actuator_biasprm, m.actuator_dynprm
-    bias, dyn, velocity = (x[:, t.actuator] for x in (bias, dyn, d.actuator_velocity))
+    bias, dyn, velocity = bias[:, t.actuator], dyn[:, t.actuator], d.actuator_velocity[:, t.force]
     parts = list(torch.cat([change, torch.zeros_like(velocity[:, :1])], -1)[:, t.state].unbind(1))
     act = torch.cat([d.act, torch.zeros_like(velocity[:, :1])], -1)
     if t.has[1]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _scale(m: Model, prm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Peak force, rest length, the length at which the normalised length is zero; (1|W, nout)."""
+    """Peak force, rest length, and the length of normalised length zero; (1|W, nactuator)."""
     low, high, force, scale = prm[..., :4].unbind(-1)
     automatic = scale / m.actuator_acc0.clamp(min=MINVAL)
     force = torch.where(force < 0, automatic, force)
@@ -44,7 +44,7 @@ def _by_length(length: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def gain(m: Model, length: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
-    """Active force at full activation (W, nout), and its derivative by the velocity."""
+    """Active force at full activation (W, nactuator), and its derivative by the velocity."""
     prm = m.actuator_gainprm
     force, rest, zero = _scale(m, prm)
     low, high, fastest, top = prm[..., 4], prm[..., 5], prm[..., 6], prm[..., 8]
@@ -62,7 +62,7 @@ def gain(m: Model, length: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bias(m: Model, length: Tensor) -> Tensor:
-    """Passive force by length (W, nout): none up to rest length, then a parabola, then a line."""
+    """Passive force by length: none up to rest, then a parabola, then a line; (W, nactuator)."""
     prm = m.actuator_biasprm
     force, rest, zero = _scale(m, prm)
     x = (length - zero) / rest.clamp(min=MINVAL)

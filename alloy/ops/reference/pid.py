@@ -53,7 +53,7 @@ def winding(integral: Tensor, error: Tensor, bound: Tensor) -> Tensor:
 
 
 def controllers(m: Model, d: Data, t: PidTables, length: Tensor, ctrl: Tensor) -> Controllers:
-    """Forces and rates, from lengths (W, nout) and clamped controls (W, nu)."""
+    """Forces and rates, from lengths (W, nactuator) and clamped controls (W, nu)."""
     gain, bias, dyn = (
         x[:, t.actuator] for x in (m.actuator_gainprm, m.actuator_biasprm, m.actuator_dynprm)
     )

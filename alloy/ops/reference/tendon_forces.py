@@ -13,6 +13,7 @@ from torch import Tensor
 
 from alloy import math
 from alloy.ops.reference import passive, tendon, tendon_inertia
+from alloy.ops.reference.actuation import by_actuator
 from alloy.ops.reference.constraint import polynomial_rows
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def along(m: Model, d: Data) -> Tensor:
         if t.tendon_damper and "damper" not in m.opt.disable:
             force = force - passive.tendon_damping(m, d, t, passive.FORCE) * d.ten_velocity
     if act.tendons is not None:
-        force = force + (d.actuator_force * m.actuator_gear[..., 0]) @ act.tendons
+        force = force + (by_actuator(act, d.actuator_force) * m.actuator_gear[..., 0]) @ act.tendons
     if m.derived["tendon_inertia"] is not None:
         growth = (d.ten_J @ d.qacc.unsqueeze(-1)).squeeze(-1) + tendon_inertia.drift(m, d)
         force = force - m.tendon_armature * growth

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def transmission(m: Model, d: Data, t: ActuationTables) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Lengths and velocities (W, nout), and the moments (W, nout, nv) unless they are constant."""
+    """Lengths and velocities (W, nactuator), and moments (W, nactuator, nv) unless constant.
+
+    Of orientation servos, which stand beside, they are zero.
+    """
     gear = m.actuator_gear[..., 0]
     length = (d.qpos @ t.length) * gear
     parts = []

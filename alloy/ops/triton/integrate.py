@@ -104,7 +104,8 @@ def semi_implicit(m: Model, d: Data, qacc: Tensor | None) -> Data:
 
 def has_kernel(m: Model) -> bool:
     """Whether a model's states are of kinds that these kernels know."""
-    return not m.nplastic and m.derived["actuation"].dcmotor is None
+    t = m.derived["actuation"]
+    return not m.nplastic and t.dcmotor is None and t.servos is None
 
 
 def _next_state(m: Model, d: Data) -> dict[str, Tensor]:
