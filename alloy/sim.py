@@ -35,7 +35,7 @@ from alloy.health import (
     suggest_capacity,
 )
 from alloy.names import Names
-from alloy.physics import io, io_randomize, io_sensors_geometry, randomize, sensor
+from alloy.physics import io, io_keyframes, io_randomize, io_sensors_geometry, randomize, sensor
 from alloy.physics.model import INPUTS, STATE, Data, Model, make_data, tensor_fields
 from alloy.random import uniform, world_seeds
 from alloy.scene import Scene
@@ -257,7 +257,10 @@ class Simulator(View):
             ValueError: a mask of another shape, dtype or device; nothing has changed then.
             UnknownName: no such keyframe.
         """
-        start = self._start if keyframe is None else self._at_keyframe(keyframe)
+        start = self._start
+        if keyframe is not None:
+            key = self._names.id("keyframe", keyframe)
+            start = io_keyframes.at_keyframe(self._nominal, start, self.mj_model, key)
         clean = make_guard(self.num_worlds, self.device)
         self._put_worlds(mask, {name: getattr(start, name) for name in _HELD} | clean._asdict())
 
@@ -426,22 +429,6 @@ class Simulator(View):
         self._change(d, Guard(*(now[name] for name in Guard._fields)))
         if self._randomized and new.keys() & set(Draw._fields):
             self._redraw(Draw(*(now[name] for name in Draw._fields)))
-
-    def _at_keyframe(self, keyframe: str | int) -> Data:
-        """The start with what a keyframe of the model says of time, state and inputs."""
-        mj, key = self.mj_model, self._names.id("keyframe", keyframe)
-        rows = {
-            "qpos": mj.key_qpos, "qvel": mj.key_qvel, "act": mj.key_act, "ctrl": mj.key_ctrl,
-            "mocap_pos": mj.key_mpos, "mocap_quat": mj.key_mquat, "plastic": mj.key_plastic,
-            "step_count": np.round(mj.key_time / self.physics_dt),
-        }  # fmt: skip
-        new = {}
-        for name, row in rows.items():
-            like = getattr(self._start, name)
-            value = torch.as_tensor(row[key], dtype=like.dtype, device=like.device)
-            new[name] = torch.zeros_like(like) + value.reshape(like.shape[1:])
-        past = sensor.later(self._nominal, self._start.sensor_history, new["step_count"])
-        return replace(self._start, **new, sensor_history=past)
 
     @cached_property
     def _fingerprint(self) -> str:

@@ -22,7 +22,7 @@ from alloy.physics import (
     io_selection,
     io_tables,
 )
-from alloy.physics.layout import FreeBodies
+from alloy.physics.layout import ConstraintLayout, FreeBodies
 from alloy.physics.model import Data, Model, Option, make_data, tensor_fields
 from alloy.physics.tree import BALL, FREE, make_tree
 
@@ -191,38 +191,17 @@ def put_model(
     io_refuse.check(mj)
     mj = _with_equalities_on_bodies(_with_actuators_in_targets(mj))
     put = make_put(dtype, device)
-    nv = mj.nv
     topo = {name: np.array(getattr(mj, name)) for name in _TOPOLOGY}
-    tree = make_tree(topo, nv, put)
+    tree = make_tree(topo, mj.nv, put)
     moves = tree.moves.cpu().double().numpy()
     contacts = io_layout.contacts(mj, put, moves)
     layout, limit_dof = io_layout.rows(mj, put, moves, contacts)
-    derived: dict[str, Any] = {
-        "start": _start(mj, put),
-        "integrate": _integrate_tables(mj, put),
-        "geom_bodyid": put(mj.geom_bodyid),
-        "site_bodyid": put(mj.site_bodyid),
-        "euler_damping": bool((mj.dof_damping > 0).any() or mj.dof_dampingpoly.any())
-        and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
-        and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_DAMPER),
-        "contact": contacts.tables,
-        "pair_margin": {
-            g.kind: put(margin)[None]
-            for g, margin in zip(contacts.groups, contacts.margins, strict=True)
-        },
-        "limit_dof": limit_dof,
-        "free_bodies": _free_bodies(mj, put),
-        **io_tables.all_tables(mj, put, layout),
-    }
-    if layout.nf:
-        derived["friction_rows"] = put(np.eye(nv)[mj.dof_frictionloss > 0])
+    derived = _derived(mj, put, contacts, layout) | {"limit_dof": limit_dof}
     chosen = io_selection.selection(mj, put, moves, contacts, layout, max_contacts)
     # the ladder that eager steps on the CPU pick from, see physics/occupancy.py
     climbs = chosen is None and torch.device(device).type == "cpu"
     derived["ladder"] = io_selection.ladder(mj, put, moves, contacts, layout) if climbs else ()
     delay, history = derived["actuation"].delay, derived["sensor"].history
-    if history is not None:
-        derived["start"]["sensor_history"] = history.start[None]
     sizes = (
         "nq nv nu nactuator nout na nbody njnt ngeom nsite nmocap ntendon neq nsensor nsensordata "
         "nplastic"
@@ -244,6 +223,37 @@ def put_model(
         **_values(mj, put, contacts),
     )
     return constraint.constants(m)
+
+
+def _derived(
+    mj: mujoco.MjModel,
+    put: Callable[..., Tensor],
+    contacts: io_layout.Contacts,
+    layout: ConstraintLayout,
+) -> dict[str, Any]:
+    """The static tables of the stages."""
+    derived: dict[str, Any] = {
+        "start": _start(mj, put),
+        "integrate": _integrate_tables(mj, put),
+        "geom_bodyid": put(mj.geom_bodyid),
+        "site_bodyid": put(mj.site_bodyid),
+        "euler_damping": bool((mj.dof_damping > 0).any() or mj.dof_dampingpoly.any())
+        and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
+        and not mj.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_DAMPER),
+        "contact": contacts.tables,
+        "pair_margin": {
+            g.kind: put(margin)[None]
+            for g, margin in zip(contacts.groups, contacts.margins, strict=True)
+        },
+        "free_bodies": _free_bodies(mj, put),
+        **io_tables.all_tables(mj, put, layout),
+    }
+    if layout.nf:
+        derived["friction_rows"] = put(np.eye(mj.nv)[mj.dof_frictionloss > 0])
+    history = derived["sensor"].history
+    if history is not None:
+        derived["start"]["sensor_history"] = history.start[None]
+    return derived
 
 
 def _values(

@@ -42,9 +42,7 @@ def plastic_tables(m: mujoco.MjModel, put: Put) -> PlasticTables | None:
         return None
     entry, _ = _places(m)
     given = np.arange(len(entry))
-    joints, tendons = (
-        np.flatnonzero(adr >= 0) for adr in (m.jnt_plasticadr, m.tendon_plasticadr)
-    )
+    joints, tendons = (np.flatnonzero(adr >= 0) for adr in (m.jnt_plasticadr, m.tendon_plasticadr))
     is_ball = m.jnt_type[joints] == _BALL
     scalars, balls = joints[~is_ball], joints[is_ball]
     parts = [

@@ -133,6 +133,4 @@ def _weights(g: Sampling, age: Tensor) -> Tensor:
     inner = older.sum(1, keepdim=True) > 0
     back = over(-outside * u, age_of(older) - begin, between & inner)
     rise = u * u * (3 - 2 * u)
-    return (
-        (1 - rise - back) * younger + (rise + front) * at - front * youngest + back * older
-    )
+    return (1 - rise - back) * younger + (rise + front) * at - front * youngest + back * older
