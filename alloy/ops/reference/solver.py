@@ -31,17 +31,21 @@ def line_search(
     x: Tensor,
     v: Tensor,
     smooth: tuple[Tensor, Tensor],
+    steep: Tensor,
     enough: Tensor,
     on: Tensor,
     max_iter: int,
 ) -> Tensor:
     """Minimiser (W, 1, 1) of the cost at x + step * v, by Newton's method kept inside a bracket.
 
+    Zero where none was found: where it ends the cost must not be steeper than where it began.
+
     Args:
         rows: the constraint rows.
         x: (W, n, 1) residuals.
         v: (W, n, 1) their change along the search direction, which points uphill.
         smooth: (W, 1, 1) each, derivatives of the quadratic part: its slope at 0, its curvature.
+        steep: (W, 1, 1) slope of the whole at 0.
         enough: (W, 1, 1) stop when the slope is below this.
         on: (W, 1, 1) bool, worlds that search.
         max_iter: bound on evaluations.
@@ -67,7 +71,8 @@ def line_search(
     d1, d2 = d1 + (smooth[0] - smooth[1]), d2 + smooth[1]
     one = torch.ones_like(enough)
     start = (on & (d1.abs() > enough), -one, -torch.inf * one, torch.zeros_like(one), d1, d2)
-    return control.while_loop(body, start, max_iter)[1]
+    _, step, _, _, d1, _ = control.while_loop(body, start, max_iter)
+    return torch.where(d1.abs() <= steep, step, torch.zeros_like(step))
 
 
 def _newton(
@@ -100,8 +105,9 @@ def _newton(
         _, r, x = state.split(split, 1)
         hessian = torch.baddbmm(mass, jac_t, cone.curvature(rows, x, jac, jac_normal))
         uphill = torch.cholesky_solve(grad, torch.linalg.cholesky_ex(hessian).L)
-        # where rounding left the Hessian indefinite (mu near 0 in float32): each dof by itself
-        rises = (grad * uphill).sum(1, keepdim=True) > 0
+        # where rounding left the Hessian indefinite (mu near 0 in float32): each dof by itself. Of
+        # a solution g'u = u'H u, and H exceeds M; one that is noise is too long for that
+        rises = ((2.0 * grad - torch.bmm(mass, uphill)) * uphill).sum(1, keepdim=True) > 0
         uphill = torch.where(rises, uphill, grad / hessian.diagonal(dim1=1, dim2=2).unsqueeze(-1))
         mv, jv = torch.bmm(linear_map, uphill).split((nv, jac.shape[1]), 1)
         v = cone.spread(rows, jv)
@@ -109,14 +115,15 @@ def _newton(
         decrease, power, bend = terms.sum(1, keepdim=True).split(1, -1)
         rounding = STEP_NOISE * eps * torch.linalg.vector_norm(terms, 1, (1, 2), keepdim=True)
         enough = torch.add(rounding, decrease, alpha=ls_tolerance)
-        step = line_search(rows, x, v, (power, bend.clone()), enough, on, ls_iterations)
+        both = (power, bend.clone())
+        step = line_search(rows, x, v, both, decrease, enough, on, ls_iterations)
         moved = torch.addcmul(state, step, torch.cat([uphill, mv, v], 1))
         state = torch.where(on, moved, state)
         _, r, x = state.split(split, 1)
         grad = gradient(r, x, jac_t)
         # stop when the gradient vanishes, or this step cannot gain more than tolerance or rounding
         gain = rounding.clamp(min=2 * tolerance / scale)
-        more = (_length(grad) > threshold) & (decrease > gain)
+        more = (_length(grad) > threshold) & (decrease > gain) & (step < 0)
         return on & more, state, grad, count + on
 
     momentum, base = torch.bmm(linear_map, start).split((nv, jac.shape[1]), 1)

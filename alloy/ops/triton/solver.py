@@ -100,11 +100,25 @@ def factor_solve(h, x, lower_ptr, columns_ptr, nv, w, m):
 
 
 @triton.jit
-def _direction(h, grad, search, diagonal, lower_ptr, columns_ptr, nv, w, m):
+def _twice_energy(mass, x, lower_ptr, columns_ptr, nv, w, m):
+    """Product x' M x, M symmetric and read below its diagonal only."""
+    total = zeros(x, w)
+    for i in range(nv):
+        xi = load(x, i, w, m)
+        side = 0.5 * load(mass, i * nv + i, w, m) * xi
+        for at in range(tl.load(lower_ptr + i), tl.load(lower_ptr + i + 1)):
+            j = tl.load(columns_ptr + at)
+            side += load(mass, i * nv + j, w, m) * load(x, j, w, m)
+        total += 2.0 * side * xi
+    return total
+
+
+@triton.jit
+def _direction(mass, h, grad, search, diagonal, lower_ptr, columns_ptr, nv, w, m):
     """Search = -H^-1 grad, h factored in place.
 
-    Where rounding left H indefinite, or where that is no way down, each dof goes by itself:
-    search_i = -grad_i / H_ii.
+    Where rounding left H indefinite, where that is no way down, or so long that it is noise (of a
+    solution g'u = u'H u, and H exceeds M), each dof goes by itself: search_i = -grad_i / H_ii.
     """
     for k in range(nv):
         store(diagonal, k, w, m, load(h, triangle(k) + k, w, m))
@@ -114,7 +128,8 @@ def _direction(h, grad, search, diagonal, lower_ptr, columns_ptr, nv, w, m):
     decrease = zeros(search, w)
     for k in range(nv):
         decrease -= load(grad, k, w, m) * load(search, k, w, m)
-    alone = ~(falls & (decrease > 0))
+    energy = _twice_energy(mass, search, lower_ptr, columns_ptr, nv, w, m)
+    alone = ~(falls & (2.0 * decrease > energy))
     for k in range(nv):
         store(search, k, w, m & alone, -load(grad, k, w, m) / load(diagonal, k, w, m))
 
@@ -185,7 +200,7 @@ def _solve_kernel(
                 mass, rows, units, ends, x, h, lower_ptr, columns_ptr, sizes, w, m,
                 PYRAMIDAL, SHRINK, DIMS,
             )  # fmt: skip
-            _direction(h, grad, search, mv, lower_ptr, columns_ptr, nv, w, m)
+            _direction(mass, h, grad, search, mv, lower_ptr, columns_ptr, nv, w, m)
             _times_mass(mass, search, mv, lower_ptr, columns_ptr, nv, w, m)
             times_jac(rows, units, ends, search, v, nv, w, m, DIMS)
             zero = zeros(r, w)
@@ -198,7 +213,7 @@ def _solve_kernel(
                 first, slope0, curvature = first + fall, slope0 + power, curvature + bend
             rounding = step_noise * size
             alpha = line_search(
-                rows, units, ends, x, v, slope0, curvature, rounding - ls_tolerance * first,
+                rows, units, ends, x, v, slope0, curvature, -first, rounding - ls_tolerance * first,
                 ls_iterations, sizes, on, w, m, PYRAMIDAL, SHRINK, DIMS,
             )  # fmt: skip
             alpha = tl.where(on, alpha, 0.0)
@@ -208,7 +223,7 @@ def _solve_kernel(
                 store(r, k, w, m & on, load(r, k, w, m) + alpha * gone)
             move_rows(units, ends, x, v, alpha, w, m & on, DIMS)
             count += on.to(tl.int64)
-            on = on & (-first > tl.maximum(rounding, 2.0 * floor))
+            on = on & (-first > tl.maximum(rounding, 2.0 * floor)) & (alpha > 0)
         i += 1
     # no iteration starts from a gradient that is NaN; the warm start would pass for the answer
     lost = ~(tl.sqrt(square) < float("inf"))

@@ -209,11 +209,15 @@ def _slope(
 
 @triton.jit
 def line_search(
-    rows, units, ends, x, v, slope0, curvature, enough, max_iter, sizes, on, w, m,
+    rows, units, ends, x, v, slope0, curvature, steep, enough, max_iter, sizes, on, w, m,
     PYRAMIDAL: tl.constexpr, SHRINK: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
-    """Minimiser of the cost along the search direction: Newton's method kept inside a bracket."""
+    """Minimiser of the cost along the search direction: Newton's method kept inside a bracket.
+
+    Zero where none was found: where it ends the cost must not be steeper than where it began.
+    """
     low = zeros(x, w)
+    d1 = low
     alpha, new, high = low + 1.0, low + 1.0, low + float("inf")
     go, i = on, 0
     while any_of(go) & (i <= max_iter):
@@ -227,7 +231,7 @@ def line_search(
         middle = tl.minimum(0.5 * (low + high), 2 * alpha)
         new = tl.where((new > low) & (new < high), new, middle)
         i += 1
-    return alpha
+    return tl.where(tl.abs(d1) <= steep, alpha, 0.0)
 
 
 @triton.jit
