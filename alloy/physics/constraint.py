@@ -14,6 +14,9 @@ from alloy import math, ops
 from alloy.physics.model import Data, Model
 
 MINIMP, MAXIMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
+# Friction whose pyramid is not stiffer than float32 can tell: its R, 2 mu^2 of a normal's, is 2e-5
+# of that. A stiffer one, of condition 1e7 and more, would change forces by less than 1e-5.
+LEAST_FLOAT32 = 3e-3
 
 
 # ------------------------------------------------------------------ constants of a model
@@ -80,7 +83,8 @@ def _row_scale(m: Model, unit_diag: Tensor) -> Tensor:
         slots = slice(None) if cone.slots is None else cone.slots
         friction = m.con_friction[:, slots, : cone.dim - 1]
         normal = con_diag[:, slots, None]
-        mu2 = friction[..., :1] ** 2 / max(m.opt.impratio, math.MINVAL)
+        least = LEAST_FLOAT32 if friction.dtype == torch.float32 else 0.0
+        mu2 = friction[..., :1].clamp(min=least) ** 2 / max(m.opt.impratio, math.MINVAL)
         if m.efc.pyramidal:
             normal = normal * (1 + friction[..., :1] ** 2)
             scale = (2 * mu2 * normal).expand(-1, -1, cone.dim)
