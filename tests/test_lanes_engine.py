@@ -141,6 +141,16 @@ def test_gradients_go_through_the_reference():
     assert (gradient > 0).all()
 
 
+def test_thousands_of_rows_are_not_even_traced(monkeypatch):
+    balls = "".join(f'<body pos="{k} 0 1"><freejoint/><geom size=".1"/></body>' for k in range(24))
+    text = f"<mujoco><worldbody><geom type='plane' size='9 9 1'/>{balls}</worldbody></mujoco>"
+    monkeypatch.setattr(engines.lanes, "compile", lambda *a, **kw: pytest.fail("traced"))
+    sim = alloy.build(text, worlds=2, engine="lanes")
+    sim.step()
+    (said,) = sim.engine_report()["not compiled"]
+    assert "900 constraint rows make more than" in said and "over the budget of 200,000" in said
+
+
 def test_over_budget_falls_back_and_says_so_once(monkeypatch, caplog):
     monkeypatch.setattr(engines, "BUDGET", 50)
     sim = alloy.build(SLIDER, worlds=2, engine="lanes")
