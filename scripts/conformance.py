@@ -59,10 +59,10 @@ and "(sunk)" that they are, but for the rule by which those of a shape whose cen
 surface push it upwards here; with that rule off they are the same. "(full)": more prisms touch than
 there are slots, and those that have one are all among MuJoCo's ([collision.md](collision.md)).
 
-The fingers of `jaco_three_finger_gripper` have their centre of mass on their hinge: MuJoCo takes them
-for bodies that no force moves (body_invweight0 is 1e-30), and contacts push with 1e17 N against each
-other. How hard, the least R decides, which MuJoCo takes before a pyramid's scale and Alloy after it;
-the acceleration is equal, and what sums those forces to a step is rounding.
+The fingers of `jaco_three_finger_gripper` have their centre of mass on their hinge: MuJoCo takes
+them for bodies that no force moves (body_invweight0 is 1e-30), and contacts push with 1e17 N
+against each other. How hard, the least R decides, which MuJoCo takes before a pyramid's scale and
+Alloy after it; the acceleration is equal, and what sums those forces to a step is rounding.
 
 "Runs" counts the models that are built and stepped, "equal or refused" those that are right or
 rejected with a reason. A file that is but a part of a model, so that MuJoCo does not read it or
