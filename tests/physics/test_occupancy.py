@@ -126,6 +126,19 @@ def test_small_models_and_noslip_have_no_ladder():
         assert m.derived["ladder"] == ()
 
 
+def test_only_the_cpu_looks_which_pairs_are_near(monkeypatch):
+    """A step that does cannot be recorded as a CUDA graph; no such device is needed to tell."""
+    monkeypatch.setattr(reference_contacts, "MANY", 1)
+    m = io.put_model(mujoco.MjModel.from_xml_string(crowd()))
+    d = forward.kinematics(m, make_data(m, 2))
+    group = next(g for g in m.pairs if g.kind == (2, 3))  # spheres with capsules
+    fields, sides = (d.geom_xpos, d.geom_xmat, m.geom_size), (group.geom1, group.geom2)
+    geoms, margin = tuple(x[:, g] for g in sides for x in fields), m.derived["pair_margin"][2, 3]
+    assert reference_contacts._near(m, group, geoms, margin) is not None
+    elsewhere = tuple(x.to("meta") for x in geoms)
+    assert reference_contacts._near(m, group, elsewhere, margin) is None
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pairs_that_are_not_near_are_left_out_and_others_equal(dtype, monkeypatch):
     mj = mujoco.MjModel.from_xml_string(crowd())

@@ -53,14 +53,15 @@ def contacts(m: Model, d: Data) -> Data:
 def _near(m: Model, group: PairGroup, geoms: tuple[Tensor, ...], margin: Tensor) -> Tensor | None:
     """Which pairs (W, P) have bounding spheres within the margin; None: do not ask.
 
-    A traced program computes all pairs. So does one of few, colliders that search ask more closely
-    themselves, and other shapes on planes are as fast as this.
+    A traced program computes all pairs, and so does a GPU, whose step could not be recorded if it
+    looked. So do few pairs; colliders that search ask more closely themselves, and other shapes on
+    planes are as fast as this.
     """
     on_planes = PLANE in group.kind
     asks = MESH in group.kind if on_planes else len(group.geom1) >= MANY and not group.shapes
-    if traced() or not asks:
-        return None
     pos1, mat1, _, pos2, *_ = geoms
+    if traced() or pos1.device.type != "cpu" or not asks:
+        return None
     reach = (m.geom_rbound[:, group.geom1] + m.geom_rbound[:, group.geom2] + margin) * SLACK
     apart = pos2 - pos1
     if on_planes:
