@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from alloy import ops
+from alloy.math import where_worlds
 from alloy.ops import control
 from alloy.physics import forward
 from alloy.physics.model import STATE, Data, Model
@@ -45,11 +46,6 @@ def make_guard(worlds: int, device: torch.device | str) -> Guard:
         bad_ctrl=torch.zeros(worlds, dtype=torch.int64, device=device),
         dropped=torch.zeros(worlds, dtype=torch.int64, device=device),
     )
-
-
-def where_worlds(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """`a` in the worlds of mask [W], `b` in the others; laid out in memory like `a`."""
-    return torch.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
 
 
 def usable_ctrl(m: Model, ctrl: Tensor) -> tuple[Tensor, Tensor]:

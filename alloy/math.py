@@ -195,6 +195,16 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(-1)
 
 
+def where_worlds(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`a` in the worlds of mask [W], `b` in the others; laid out in memory like `a`."""
+    return torch.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+
+def picked(index: Tensor, *parts: Tensor) -> Tensor:
+    """Entries, by index, of parts (W, n) one after another and of a zero behind them; (W, ...)."""
+    return torch.cat([*parts, parts[0].new_zeros(len(parts[0]), 1)], -1)[:, index]
+
+
 def normalize(v: Tensor) -> tuple[Tensor, Tensor]:
     """Unit vector (..., 3) and length (..., 1); shorter than MINVAL becomes x, as in MuJoCo."""
     return _unit_or(v, (1.0, 0.0, 0.0))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from alloy.math import where_worlds
 from alloy.ops.dispatch import by_kernel
 from alloy.ops.reference import actuation as reference_actuation
 from alloy.ops.reference import constraint as reference_constraint
@@ -227,6 +228,6 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
         for name in ("ctrl_history", "sensor_history", "plastic"):  # the kernel knows none of them
             before, after = getattr(old, name), getattr(new, name)
             if after.shape[1]:
-                kept = replace(kept, **{name: torch.where(stopped[:, None], before, after)})
+                kept = replace(kept, **{name: where_worlds(stopped, before, after)})
         return stopped, kept
     return reference_integrate.keep_sound(stopped, niter, old, new)

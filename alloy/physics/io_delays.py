@@ -11,13 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from alloy.ops.reference.actuation import DelayTables
-from alloy.ops.reference.sensor_history import Histories, Sampling
+from alloy.ops.reference.sensor_history import CUBIC, HOLD, Histories, Sampling
 from alloy.physics.io_motors import controls
 
 Put = Callable[..., Tensor]
 
 _ROUNDING = 1e-6  # steps: a delay of five steps is five, however it is written
-_HOLD, _LINEAR, _CUBIC = range(3)  # actuator_history's second column
 _FINEST = 4096  # of the parts of a step in which times of sampling are counted
 
 
@@ -50,13 +49,13 @@ def _weights(m: mujoco.MjModel, actuator: int) -> np.ndarray:
     """
     samples, kind = m.actuator_history[actuator]
     back = _steps(m, m.actuator_delay[actuator])
-    if kind == _HOLD:
+    if kind == HOLD:
         back = np.ceil(back)
     back = float(np.clip(back, 1, samples))
     first = int(back)
     u = back - first
     terms = [(first, 1 - u), (first + 1, u)]
-    if kind == _CUBIC:  # Catmull and Rom's, level at the outermost samples
+    if kind == CUBIC:  # Catmull and Rom's, level at the outermost samples
         terms = [
             (first - 1 if first > 1 else first + 1, -0.5 * u * (1 - u) ** 2),
             (first, 1 + u * u * (1.5 * u - 2.5)),

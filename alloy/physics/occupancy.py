@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from alloy.math import where_worlds
 from alloy.ops import control
 from alloy.physics.layout import Selection
 from alloy.physics.model import Data, Model, present
@@ -41,9 +42,11 @@ def by_occupancy(m: Model, d: Data, stages: Callable[[Model, Data], Data]) -> Da
     for k in control.values(rung, len(ladder) + 1):
         chosen = ladder[k] if k < len(ladder) else None
         found = stages(replace(m, selection=chosen), d)
-        names = {f.name for f in present(found)} - {*ROWS, "contact_dropped"}
-        own = rung == k
-        out = replace(out, **{n: _taken(own, getattr(found, n), getattr(out, n)) for n in names})
+        for f in present(found):
+            new, old = getattr(found, f.name), getattr(out, f.name)
+            if f.name not in (*ROWS, "contact_dropped") and new is not old:
+                mixed = new if old is None else where_worlds(rung == k, new, old)
+                out = replace(out, **{f.name: mixed})
     return out
 
 
@@ -56,10 +59,3 @@ def _rungs(m: Model, d: Data, ladder: tuple[Selection, ...]) -> Tensor:
         count = pushing[:, ladder[0].groups[k][0]].sum(-1)
         rung = torch.maximum(rung, torch.searchsorted(room, count))
     return rung
-
-
-def _taken(own: Tensor, new: Tensor, old: Tensor | None) -> Tensor:
-    """`new` in the worlds (W,) that it is for, what there was in the others."""
-    if old is None or old is new:
-        return new
-    return torch.where(own.reshape(-1, *(1,) * (new.ndim - 1)), new, old)

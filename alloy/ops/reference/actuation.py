@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alloy.math import MINVAL
+from alloy.math import MINVAL, picked
 from alloy.ops.reference import dcmotor, muscle, orientation, pid
 from alloy.ops.reference.smooth import applied_force
 from alloy.ops.reference.transmission import transmission
@@ -144,9 +144,7 @@ def clamped_ctrl(m: Model, d: Data, t: ActuationTables) -> Tensor:
 
 def first_ctrl(t: ActuationTables, ctrl: Tensor) -> Tensor:
     """The first control of each actuator, zero for those that have none; (W, nactuator)."""
-    if t.first_ctrl is None:
-        return ctrl
-    return torch.cat([ctrl, ctrl.new_zeros(len(ctrl), 1)], -1)[:, t.first_ctrl]
+    return ctrl if t.first_ctrl is None else picked(t.first_ctrl, ctrl)
 
 
 def recorded(m: Model, d: Data) -> Tensor:

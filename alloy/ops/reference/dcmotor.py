@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from alloy.math import MINVAL
+from alloy.math import MINVAL, picked
 from alloy.ops.reference import pid
 
 if TYPE_CHECKING:
@@ -62,9 +62,8 @@ def motors(
     gain, bias = m.actuator_gainprm[:, pick], m.actuator_biasprm[:, pick]
     dyn = m.actuator_dynprm[:, pick]
     length, velocity = length[:, pick], velocity[:, pick]
-    inputs = torch.cat([ctrl, torch.zeros_like(velocity[:, :1])], -1)[:, t.inputs]  # (W, 4, n)
-    spare = torch.cat([d.act, torch.zeros_like(velocity[:, :1])], -1)
-    state = dict(zip(STATES, (spare[:, index] for index in t.state), strict=True))
+    inputs = picked(t.inputs, ctrl)  # (W, 4, n)
+    state = dict(zip(STATES, picked(t.state, d.act).unbind(1), strict=True))
     zero = torch.zeros_like(velocity)
     rates = dict.fromkeys(STATES, zero)
     resistance, constant = gain[..., 0], gain[..., 1].clamp(min=MINVAL)
@@ -160,10 +159,9 @@ def steps(m: Model, d: Data, t: DcMotorTables, change: Tensor) -> Tensor:
     """
     h, bias, dyn = m.opt.timestep, m.actuator_biasprm, m.actuator_dynprm
     bias, dyn, velocity = bias[:, t.actuator], dyn[:, t.actuator], d.actuator_velocity[:, t.force]
-    parts = list(torch.cat([change, torch.zeros_like(velocity[:, :1])], -1)[:, t.state].unbind(1))
-    act = torch.cat([d.act, torch.zeros_like(velocity[:, :1])], -1)
+    parts = list(picked(t.state, change).unbind(1))
     if t.has[1]:
-        now, bound = act[:, t.state[1]], dyn[..., 8]
+        now, bound = picked(t.state[1], d.act), dyn[..., 8]
         bound = torch.where(bound > 0, bound, torch.inf)
         parts[1] = torch.minimum(torch.maximum(now + parts[1], -bound), bound) - now
     if t.has[3]:

@@ -119,6 +119,5 @@ def keep_sound(stopped: Tensor, niter: Tensor, old: Data, new: Data) -> tuple[Te
         "qpos", "qvel", "act", "qacc_warmstart", "ctrl_history", "sensor_history", "plastic",
         "step_count",
     ):  # fmt: skip
-        before, after = getattr(old, name), getattr(new, name)
-        state[name] = torch.where(stopped.reshape(-1, *(1,) * (after.ndim - 1)), before, after)
+        state[name] = math.where_worlds(stopped, getattr(old, name), getattr(new, name))
     return stopped, replace(new, **state, solver_niter=torch.maximum(niter, new.solver_niter))

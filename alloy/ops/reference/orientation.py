@@ -88,7 +88,7 @@ def forces(
         ctrl: (W, nu) within their ranges.
         act: (W, na) activations.
     """
-    wanted = torch.cat([ctrl, act, ctrl.new_zeros(len(ctrl), 1)], -1)[:, t.target]
+    wanted = math.picked(t.target, ctrl, act)
     target = exponential(wanted[..., :3])
     if t.is_quat is not None:
         target = torch.where(t.is_quat, quat_normalize(wanted), target)
@@ -155,5 +155,4 @@ def rates(t: OrientationTables, ctrl: Tensor, others: Tensor) -> Tensor:
     """Rates of the activations (W, na): the controls (W, nu) of targets, and those of others."""
     if t.act_ctrl is None or t.is_act is None:
         return others
-    own = torch.cat([ctrl, ctrl.new_zeros(len(ctrl), 1)], -1)[:, t.act_ctrl]
-    return torch.where(t.is_act, own, others)
+    return torch.where(t.is_act, math.picked(t.act_ctrl, ctrl), others)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from alloy.math import picked
+
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
 
@@ -57,9 +59,9 @@ def controllers(m: Model, d: Data, t: PidTables, length: Tensor, ctrl: Tensor) -
     gain, bias, dyn = (
         x[:, t.actuator] for x in (m.actuator_gainprm, m.actuator_biasprm, m.actuator_dynprm)
     )
-    length, none = length[:, t.actuator], torch.zeros_like(length[:, :1])
-    position, velocity, force = torch.cat([ctrl, none], -1)[:, t.inputs].unbind(1)
-    last, integral = torch.cat([d.act, none], -1)[:, t.state].unbind(1)
+    length = length[:, t.actuator]
+    position, velocity, force = picked(t.inputs, ctrl).unbind(1)
+    last, integral = picked(t.state, d.act).unbind(1)
     limited = slewed(m, position, last, dyn[..., 1])
     position = torch.where(t.has_state[0], limited, position)
     rates = [(position - last) / m.opt.timestep, winding(integral, position - length, dyn[..., 0])]

@@ -18,7 +18,7 @@ from alloy.ops.reference.collide_shared import first
 if TYPE_CHECKING:
     from alloy.physics.model import Data, Model
 
-HOLD, LINEAR, CUBIC = range(3)  # sensor_history's second column
+HOLD, LINEAR, CUBIC = range(3)  # second column of sensor_history and actuator_history
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from alloy.ops.reference.collide_shared import (
     ELLIPSOID,
     PLANE,
     SPHERE,
+    clip,
 )
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def _sphere(at: Tensor, size: Tensor) -> Tensor:
 
 
 def _capsule(at: Tensor, size: Tensor) -> Tensor:
-    half = size[..., 1]
-    height = at[..., 2] - torch.maximum(torch.minimum(at[..., 2], half), -half)
+    height = at[..., 2] - clip(at[..., 2], size[..., 1])
     return safe_norm(torch.cat([at[..., :2], height.unsqueeze(-1)], -1)) - size[..., 0]
 
 
