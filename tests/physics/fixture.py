@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import alloy
 from alloy.physics import io
 from alloy.physics.model import Data, Model
 
@@ -137,3 +138,30 @@ def oracle_cost(mj: mujoco.MjModel, mjd: mujoco.MjData, qacc: np.ndarray) -> flo
     if mjd.nefc:
         mujoco.mj_constraintUpdate(mj, mjd, rows[:, : mj.nv] @ qacc - mjd.efc_aref, cost, 0)
     return float(gauss + cost[0])
+
+
+def assert_stopped_world_keeps(sim: alloy.Simulator, record: str) -> None:
+    """Of two worlds the one that blows up leaves a field of Data as it was, the other does not."""
+    sim.step(torch.ones_like(sim.ctrl))
+    qvel = sim.qvel.clone()
+    qvel[1] = torch.nan
+    sim.qvel = qvel
+    before = getattr(sim.data, record).clone()
+    sim.step(2 * torch.ones_like(sim.ctrl))
+    after = getattr(sim.data, record)
+    assert sim.health().invalid.tolist() == [False, True]
+    assert torch.equal(after[1], before[1])
+    assert not torch.equal(after[0], before[0])
+
+
+def assert_lanes_agrees(
+    ours: alloy.Simulator, theirs: alloy.Simulator, atol: float, rtol: float
+) -> None:
+    """A compiled simulation and an exact one, after a few steps with random controls."""
+    ctrl = torch.from_numpy(np.random.default_rng(3).normal(size=tuple(theirs.ctrl.shape)))
+    for sim in (ours, theirs):
+        for _ in range(3):
+            sim.step(ctrl.to(sim.dtype), substeps=4)
+    assert "reference" not in str(ours.engine_report())
+    torch.testing.assert_close(ours.qvel.double(), theirs.qvel, atol=atol, rtol=rtol)
+    torch.testing.assert_close(ours.act.double(), theirs.act, atol=1e-4, rtol=1e-4)

@@ -9,7 +9,7 @@ import alloy
 from alloy.envs.actions import bind_actions
 from alloy.envs.actions_spec import ActionTerm
 from alloy.physics import forward, io
-from tests.physics.fixture import assert_close, fixture, load
+from tests.physics.fixture import assert_close, assert_lanes_agrees, fixture, load
 
 # what is tested stands between actuators of one control each, with and without activations
 CHAIN = """
@@ -174,13 +174,7 @@ def test_actions_name_controls():
 @pytest.mark.parametrize("which", ["motor, all", "motor, none", "pid, all"])
 def test_lanes_agrees(which):
     ours, theirs = build(which, dtype=torch.float32, engine="lanes"), build(which)
-    ctrl = torch.from_numpy(np.random.default_rng(3).normal(size=tuple(theirs.ctrl.shape)))
-    for sim in (ours, theirs):
-        for _ in range(3):
-            sim.step(ctrl.to(sim.dtype), substeps=4)
-    assert "reference" not in str(ours.engine_report())
-    torch.testing.assert_close(ours.qvel.double(), theirs.qvel, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(ours.act.double(), theirs.act, atol=1e-4, rtol=1e-4)
+    assert_lanes_agrees(ours, theirs, 1e-4, 1e-4)
 
 
 def test_kernels_of_the_gpu_leave_it_to_the_reference():

@@ -8,7 +8,7 @@ import torch
 import alloy
 from alloy.envs.actions import bind_actions
 from alloy.physics import forward, io
-from tests.physics.fixture import assert_close, fixture, load
+from tests.physics.fixture import assert_close, assert_lanes_agrees, fixture, load
 
 # between actuators of one force each, so that nothing stands where its number says
 CHAIN = """
@@ -176,13 +176,7 @@ def test_worlds_masked_resets_states_and_keyframes():
 @pytest.mark.parametrize("which", ["ball, quaternion", "limited site", "rate, early"])
 def test_lanes_agrees(which):
     ours, theirs = build(which, dtype=torch.float32, engine="lanes"), build(which)
-    ctrl = torch.from_numpy(np.random.default_rng(3).normal(size=tuple(theirs.ctrl.shape)))
-    for sim in (ours, theirs):
-        for _ in range(3):
-            sim.step(ctrl.to(sim.dtype), substeps=4)
-    assert "reference" not in str(ours.engine_report())
-    torch.testing.assert_close(ours.qvel.double(), theirs.qvel, atol=2e-4, rtol=1e-3)
-    torch.testing.assert_close(ours.act.double(), theirs.act, atol=1e-4, rtol=1e-4)
+    assert_lanes_agrees(ours, theirs, 2e-4, 1e-3)
 
 
 def test_kernels_of_the_gpu_leave_it_to_the_reference():
